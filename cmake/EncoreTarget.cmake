@@ -1,0 +1,91 @@
+# One helper sets language, warnings, visibility and sanitizers for every target of the tree.
+
+# LibTorch from 2.12 on asks for C++20; its own header says so.
+if(NOT DEFINED ENCORE_CXX_STANDARD)
+  set(ENCORE_CXX_STANDARD 17)
+  find_file(ENCORE_TORCH_VERSION_HEADER torch/version.h HINTS ${TORCH_INSTALL_PREFIX}/include
+            PATH_SUFFIXES torch/csrc/api/include)
+  if(ENCORE_TORCH_VERSION_HEADER)
+    file(STRINGS ${ENCORE_TORCH_VERSION_HEADER} _major REGEX "define TORCH_VERSION_MAJOR")
+    file(STRINGS ${ENCORE_TORCH_VERSION_HEADER} _minor REGEX "define TORCH_VERSION_MINOR")
+    string(REGEX MATCH "[0-9]+$" _major "${_major}")
+    string(REGEX MATCH "[0-9]+$" _minor "${_minor}")
+    if("${_major}.${_minor}" VERSION_GREATER_EQUAL "2.12")
+      set(ENCORE_CXX_STANDARD 20)
+    endif()
+  endif()
+endif()
+
+function(encore_target name)
+  cmake_parse_arguments(arg "TORCH" "" "" ${ARGN})
+  set_target_properties(${name} PROPERTIES
+    CXX_STANDARD ${ENCORE_CXX_STANDARD}
+    CXX_STANDARD_REQUIRED ON
+    CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  if(arg_TORCH)
+    target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+    separate_arguments(torch_flags NATIVE_COMMAND "${TORCH_CXX_FLAGS}")
+    target_compile_options(${name} PRIVATE ${torch_flags})
+    target_link_libraries(${name} PRIVATE PkgConfig::XXHASH)
+  endif()
+  if(ENCORE_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${ENCORE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${name} PRIVATE -fsanitize=${ENCORE_SANITIZE})
+  endif()
+endfunction()
+
+# encore_module(name [TORCH] [DEPENDS modules...]): the sources of src/<name>, as an object library.
+function(encore_module name)
+  cmake_parse_arguments(arg "TORCH" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  add_library(encore_${name}_objects OBJECT ${sources})
+  if(arg_TORCH)
+    encore_target(encore_${name}_objects TORCH)
+  else()
+    encore_target(encore_${name}_objects)
+  endif()
+  target_compile_definitions(encore_${name}_objects PRIVATE ENCORE_BUILDING)
+  if(arg_TORCH)
+    encore_torch_pch(encore_${name}_objects)
+  endif()
+endfunction()
+
+# The torch headers take most of the build time: every torch target shares one precompiled header.
+function(encore_torch_pch name)
+  if(NOT TARGET encore_pch)
+    file(WRITE ${PROJECT_BINARY_DIR}/encore_pch.cpp "// Holds the precompiled header.\n")
+    add_library(encore_pch OBJECT ${PROJECT_BINARY_DIR}/encore_pch.cpp)
+    encore_target(encore_pch TORCH)
+    target_compile_definitions(encore_pch PRIVATE ENCORE_BUILDING)
+    target_precompile_headers(encore_pch PRIVATE ${PROJECT_SOURCE_DIR}/src/tape/torch.h)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM encore_pch)
+endfunction()
+
+# encore_library(name MODULES modules... [LINKS libraries...]): a library made of modules, exported as encore::<name>.
+function(encore_library name)
+  cmake_parse_arguments(arg "" "" "MODULES;LINKS" ${ARGN})
+  set(target encore_${name})
+  set(objects)
+  foreach(module IN LISTS arg_MODULES)
+    list(APPEND objects $<TARGET_OBJECTS:encore_${module}_objects>)
+  endforeach()
+  add_library(${target} SHARED ${objects})
+  add_library(encore::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name}
+    LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  encore_target(${target})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${target} PUBLIC cxx_std_${ENCORE_CXX_STANDARD})
+  target_link_libraries(${target} PUBLIC ${arg_LINKS})
+endfunction()

@@ -1,0 +1,1 @@
+// Keeps the module buildable while it has no code.
