@@ -1,19 +1,10 @@
 # One helper sets language, warnings, visibility and sanitizers for every target of the tree.
 
-# LibTorch from 2.12 on asks for C++20; its own header says so.
-if(NOT DEFINED ENCORE_CXX_STANDARD)
+# LibTorch 1.13 is C++14 and newer compilers' C++17; 2.14 does not compile below C++20.
+if(DEFINED Torch_VERSION AND Torch_VERSION VERSION_GREATER_EQUAL 2.12)
+  set(ENCORE_CXX_STANDARD 20)
+else()
   set(ENCORE_CXX_STANDARD 17)
-  find_file(ENCORE_TORCH_VERSION_HEADER torch/version.h HINTS ${TORCH_INSTALL_PREFIX}/include
-            PATH_SUFFIXES torch/csrc/api/include)
-  if(ENCORE_TORCH_VERSION_HEADER)
-    file(STRINGS ${ENCORE_TORCH_VERSION_HEADER} _major REGEX "define TORCH_VERSION_MAJOR")
-    file(STRINGS ${ENCORE_TORCH_VERSION_HEADER} _minor REGEX "define TORCH_VERSION_MINOR")
-    string(REGEX MATCH "[0-9]+$" _major "${_major}")
-    string(REGEX MATCH "[0-9]+$" _minor "${_minor}")
-    if("${_major}.${_minor}" VERSION_GREATER_EQUAL "2.12")
-      set(ENCORE_CXX_STANDARD 20)
-    endif()
-  endif()
 endif()
 
 function(encore_target name)

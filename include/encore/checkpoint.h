@@ -1,0 +1,181 @@
+// Gradient checkpointing: run a function without keeping what its backward needs, and bring that back when asked.
+//
+// The first checkpoint of a process takes LibTorch's autograd engine slot; see <encore/scope.h>.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <encore/detail/tensors.h>
+#include <encore/export.h>
+#include <encore/policy.h>
+#include <encore/scope.h>
+
+namespace encore {
+
+/// How values are brought back.
+enum class Recompute {
+  kReplay,  ///< run the recorded ops again, only those needed, below autograd; the function is called once
+  kRerun,   ///< call the function again: for work that ATen can't see (raw pointers, foreign kernels)
+};
+
+/// How hard to check that what comes back is what was there.
+enum class DeterminismCheck {
+  kNone,      ///< only what memory safety needs
+  kMetadata,  ///< number, shape, layout and type
+  kValues,    ///< every bit, by a 64-bit hash of each dropped value
+};
+
+struct CheckpointOptions {
+  std::string name;  ///< shows in paths, messages and reports
+  Recompute recompute = Recompute::kReplay;
+  /// Random ops draw the same numbers again. If false, kReplay keeps what random ops made, and kRerun refuses a function
+  /// that draws any.
+  bool preserve_rng_state = true;
+  DeterminismCheck determinism_check = DeterminismCheck::kMetadata;
+  /// kRerun: stop calling the function again as soon as all that is needed is there.
+  bool early_stop = true;
+  /// kReplay: what to keep of the inside, for example keep_matmuls(). kRerun keeps nothing.
+  Policy policy = drop_all();
+};
+
+namespace detail {
+
+/// One call of a checkpointed function, from its start to its result.
+class ENCORE_API CheckpointCall {
+ public:
+  using Again = std::function<void(const std::vector<at::Tensor>&)>;
+
+  /// kReplay.
+  explicit CheckpointCall(const CheckpointOptions& options);
+  /// kRerun: `again` calls the function with other tensors in place of `inputs`.
+  CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again);
+  ~CheckpointCall();
+  CheckpointCall(const CheckpointCall&) = delete;
+  CheckpointCall& operator=(const CheckpointCall&) = delete;
+
+  /// Throws InvalidArgument if nothing in the results could have a gradient.
+  void finish(const Seen& results);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// False where nothing would be saved, so that the function just runs: gradients off, or inside a function called again.
+ENCORE_API bool is_worth_recording();
+ENCORE_API void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments);
+
+template <class F, class... Args>
+decltype(auto) call(F&& f, Args&&... args) {
+  if constexpr (std::is_invocable_v<F, Args...>) {
+    return std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
+  } else {
+    return f->forward(std::forward<Args>(args)...);  // a pointer to a module
+  }
+}
+
+template <class F, class... Args>
+auto rerunner(const F& f, const Args&... args) {
+  auto stored = std::make_shared<std::tuple<F, std::tuple<std::decay_t<const Args>...>>>(f, std::make_tuple(args...));
+  const auto ignore = [] {};
+  // The inputs are held by the region that made them; here only their places.
+  for_each_tensor(std::get<1>(*stored), [](at::Tensor& tensor) { tensor = at::Tensor(); }, ignore);
+  return [stored, ignore](const std::vector<at::Tensor>& tensors) {
+    auto arguments = std::get<1>(*stored);
+    size_t next = 0;
+    for_each_tensor(arguments, [&](at::Tensor& tensor) { tensor = tensors[next++]; }, ignore);
+    std::apply([&](auto&... each) { static_cast<void>(call(std::get<0>(*stored), each...)); }, arguments);
+  };
+}
+
+template <class F, class... Args>
+decltype(auto) call_checkpointed(const CheckpointOptions& options, F& f, Args&&... args) {
+  std::vector<Seen> seen(sizeof...(Args));
+  size_t next = 0;
+  (seen[next++].look(args), ...);
+  check_arguments(options, seen);
+  if (!is_worth_recording()) {
+    return call(f, std::forward<Args>(args)...);
+  }
+  std::unique_ptr<CheckpointCall> checkpoint_call;
+  if (options.recompute == Recompute::kReplay) {
+    checkpoint_call = std::make_unique<CheckpointCall>(options);
+  } else if constexpr (std::is_copy_constructible_v<F> && (std::is_copy_constructible_v<std::decay_t<Args>> && ...)) {
+    std::vector<at::Tensor> inputs;
+    (for_each_tensor(std::as_const(args), [&](const at::Tensor& tensor) { inputs.push_back(tensor); }, [] {}), ...);
+    checkpoint_call = std::make_unique<CheckpointCall>(options, inputs, rerunner<F>(f, args...));
+  } else {
+    checkpoint_call = std::make_unique<CheckpointCall>(options, std::vector<at::Tensor>(), nullptr);
+  }
+  if constexpr (std::is_void_v<decltype(call(f, std::forward<Args>(args)...))>) {
+    call(f, std::forward<Args>(args)...);
+    checkpoint_call->finish(Seen());
+  } else {
+    decltype(auto) result = call(f, std::forward<Args>(args)...);
+    Seen results;
+    results.look(result);
+    checkpoint_call->finish(results);
+    if constexpr (std::is_reference_v<decltype(result)>) {
+      return static_cast<decltype(result)>(result);
+    } else {
+      return result;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// A function that is checkpointed each time it is called; it has the signature of the function it was made from. Copies
+/// may be stored and called from several threads, as far as the function itself may be.
+template <class F>
+class Checkpointed {
+ public:
+  Checkpointed(CheckpointOptions options, F f) : options_(std::move(options)), f_(std::move(f)) {}
+
+  template <class... Args, class = decltype(detail::call(std::declval<F&>(), std::declval<Args>()...))>
+  decltype(auto) operator()(Args&&... args) const {
+    return detail::call_checkpointed(options_, f_, std::forward<Args>(args)...);
+  }
+
+ private:
+  CheckpointOptions options_;
+  mutable F f_;  // module holders are called through non-const operators
+};
+
+/// `checkpoint(options, f)`: f, checkpointed. `f` is a function, a functor, a module holder or a pointer to a module.
+/// Parameters and tensors that f captures get their gradients too. Calling it with no argument, or with an undefined
+/// tensor, throws InvalidArgument; so does a function whose result can't have a gradient. With gradients off it just runs.
+template <class F>
+auto checkpoint(CheckpointOptions options, F&& f) {
+  return Checkpointed<std::decay_t<F>>(std::move(options), std::forward<F>(f));
+}
+
+/// `checkpoint(options, f, args...)`: calls f, checkpointed, now.
+template <class F, class Arg, class... Args>
+decltype(auto) checkpoint(CheckpointOptions options, F&& f, Arg&& arg, Args&&... args) {
+  return checkpoint(std::move(options), std::forward<F>(f))(std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+/// `checkpoint(f)`: f, checkpointed, with default options.
+template <class F, class = std::enable_if_t<!std::is_base_of_v<at::Tensor, detail::Bare<F>> &&
+                                            !std::is_convertible_v<F, CheckpointOptions>>>
+auto checkpoint(F&& f) {
+  return checkpoint(CheckpointOptions(), std::forward<F>(f));
+}
+
+/// `checkpoint(f, args...)`: calls f, checkpointed, now.
+template <class F, class Arg, class... Args,
+          class = std::enable_if_t<!std::is_same_v<detail::Bare<F>, CheckpointOptions>>>
+decltype(auto) checkpoint(F&& f, Arg&& arg, Args&&... args) {
+  return checkpoint(CheckpointOptions(), std::forward<F>(f))(std::forward<Arg>(arg), std::forward<Args>(args)...);
+}
+
+}  // namespace encore

@@ -1,0 +1,49 @@
+// Live and peak bytes of tensors in this process, exact.
+//
+// CPU bytes are counted at the allocator: every byte that a CPU tensor's storage asks for, by any thread. The process's
+// CPU allocator slot is taken over by the first call of anything here, for the rest of the process; tensors made before
+// it are freed as they always were and are not counted. Memory that libraries take for themselves (BLAS, oneDNN scratch,
+// thread pools) is not a tensor's and is not counted either.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <c10/core/Device.h>
+
+#include <encore/export.h>
+
+namespace encore {
+
+/// Bytes of all live tensors on `device`. For devices other than the CPU: what LibTorch's own statistics say.
+/// Throws SlotError if the allocator slot belongs to somebody else, or LibTorch keeps no statistics for the device.
+/// Any thread may call.
+ENCORE_API int64_t live_tensor_bytes(c10::Device device = c10::Device(c10::kCPU));
+
+/// The most that live_tensor_bytes() has been since the first call, or the last reset.
+ENCORE_API int64_t peak_tensor_bytes(c10::Device device = c10::Device(c10::kCPU));
+
+/// Starts the peak of peak_tensor_bytes() anew from what is live now. Scopes are not touched.
+ENCORE_API void reset_peak_tensor_bytes(c10::Device device = c10::Device(c10::kCPU));
+
+/// Measures the peak of CPU tensor bytes of what runs while it lives, on all threads. Scopes may nest and overlap.
+class ENCORE_API MemoryScope {
+ public:
+  MemoryScope();
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+  /// Live bytes when the scope began.
+  int64_t start_bytes() const;
+  /// The most that was live at once since then.
+  int64_t peak_bytes() const;
+  /// The peak above the start.
+  int64_t peak_growth_bytes() const { return peak_bytes() - start_bytes(); }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace encore

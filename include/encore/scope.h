@@ -1,0 +1,62 @@
+// Records what happens in a scope, under a policy.
+//
+// The first scope (or checkpoint) of a process takes LibTorch's autograd engine slot, for the rest of the process: that is
+// where LibTorch asks how to save a tensor. In a process where it is taken already, as in Python, SlotError is thrown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include <encore/export.h>
+#include <encore/policy.h>
+
+namespace encore {
+
+/// What a scope has done so far, checkpoints inside it included. Bytes are of storages, each counted once.
+struct ScopeStats {
+  int64_t ops_recorded = 0;
+  int64_t values_kept = 0;
+  int64_t bytes_kept = 0;
+  int64_t values_dropped = 0;
+  int64_t bytes_dropped = 0;
+  int64_t replays = 0;         ///< times that something was brought back
+  int64_t ops_replayed = 0;
+  int64_t replay_ns = 0;
+  int64_t marked_but_kept = 0; ///< calls of checkpoint(tensor) with nothing to recompute it from
+};
+
+/// While it lives, the ops of this thread are recorded, and what autograd saves is kept or recomputed by the policy.
+/// Scopes nest. A scope is ended by the thread that began it, innermost first; backward may run inside it, after it, or
+/// on another thread. Dropping it without backward is fine.
+class ENCORE_API Scope {
+ public:
+  /// Throws SlotError if the engine slot is taken. `name` shows in paths and messages.
+  explicit Scope(Policy policy = keep_all(), std::string name = "");
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  /// Ends the scope now. Throws ScopeError if a scope inside it is still open, if it was ended already, or if another
+  /// thread began it. The destructor ends it whatever the case, and with it the scopes inside.
+  void end();
+
+  ScopeStats stats() const;
+  /// The tape as text: one line an op.
+  std::string dump() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Marks one value for recomputation, whatever the scope's policy says, and returns it. What comes from outside the scope
+/// can't be recomputed: it stays, and the scope's stats say so. Throws ScopeError outside a scope.
+ENCORE_API at::Tensor checkpoint(const at::Tensor& tensor);
+
+/// checkpoint(tensor) if its storage has strictly more than `threshold_bytes`.
+ENCORE_API at::Tensor adaptive_checkpoint(const at::Tensor& tensor, int64_t threshold_bytes);
+
+}  // namespace encore

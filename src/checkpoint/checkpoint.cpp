@@ -1,0 +1,91 @@
+// One call of a checkpointed function.
+#include <encore/checkpoint.h>
+
+#include <encore/error.h>
+
+#include "checkpoint/open_region.h"
+#include "checkpoint/rerun_region.h"
+
+namespace encore::detail {
+namespace {
+
+std::string who(const CheckpointOptions& options) {
+  return options.name.empty() ? "checkpoint" : "checkpoint '" + options.name + "'";
+}
+
+OpenRegion::Make make_replay_region(const CheckpointOptions& options) {
+  return [&options](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
+    RegionOptions region;
+    region.name = options.name;
+    region.policy = options.policy;
+    region.check = options.determinism_check;
+    region.preserve_rng_state = options.preserve_rng_state;
+    return std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(region));
+  };
+}
+
+OpenRegion::Make make_rerun_region(const std::shared_ptr<RerunFrame>& frame) {
+  return [frame](std::shared_ptr<tape::Tape> tape, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
+    frame->begin(std::move(tape), first);
+    return std::make_shared<RerunRegion>(first, frame, /*again=*/false);
+  };
+}
+
+}  // namespace
+
+struct CheckpointCall::Impl {
+  std::string who;
+  std::shared_ptr<RerunFrame> frame;
+  OpenRegion open;
+};
+
+CheckpointCall::CheckpointCall(const CheckpointOptions& options)
+    : impl_(new Impl{who(options), nullptr, {options.name, make_replay_region(options)}}) {}
+
+CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again) {
+  if (!again) {
+    throw InvalidArgument(who(options) +
+                          ": the function or an argument can't be copied, so it can't be called again; use kReplay");
+  }
+  auto frame = std::make_shared<RerunFrame>(options, inputs, std::move(again));
+  impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {options.name, make_rerun_region(frame)}});
+}
+
+CheckpointCall::~CheckpointCall() = default;
+
+void CheckpointCall::finish(const Seen& results) {
+  impl_->open.close(impl_->who);
+  if (results.differentiable == 0 && results.unknown == 0) {
+    throw InvalidArgument(impl_->who +
+                          ": the function returned nothing that can have a gradient; return a tensor of a floating-point "
+                          "or complex type, or call the function without checkpoint");
+  }
+  if (impl_->frame) {
+    impl_->frame->end();
+  }
+}
+
+bool is_worth_recording() {
+  return c10::GradMode::is_enabled() && !OpenRegion::is_inside_rerun();
+}
+
+void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments) {
+  if (arguments.empty()) {
+    throw InvalidArgument(who(options) +
+                          ": called without an argument; what a function captures is not seen as its input, so pass at "
+                          "least one tensor");
+  }
+  bool any = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    any = any || arguments[i].tensors > 0 || arguments[i].unknown > 0;
+    if (arguments[i].undefined > 0) {
+      throw InvalidArgument(who(options) + ": argument " + std::to_string(i) +
+                            " is or holds an undefined tensor; pass std::nullopt where a tensor may be missing");
+    }
+  }
+  if (!any) {
+    throw InvalidArgument(who(options) + ": no argument holds a tensor; pass at least one");
+  }
+}
+
+}  // namespace encore::detail

@@ -1,0 +1,249 @@
+// Keeping, dropping and bringing back.
+#include "checkpoint/replay_region.h"
+
+#include <encore/error.h>
+
+#include "record/engine.h"
+#include "run/replay.h"
+
+namespace encore {
+
+using record::Saved;
+using tape::ValueId;
+
+/// One tensor that autograd saved in a ReplayRegion: the tensor itself, or just how to find it.
+class ReplayHandle final : public Saved {
+ public:
+  ReplayHandle(std::shared_ptr<ReplayRegion> region, ValueId value, const at::Tensor& tensor, bool keep)
+      : region_(std::move(region)), value_(value), geometry_(tape::Geometry::of(tensor)), version_(tensor._version()) {
+    if (region_->check() == DeterminismCheck::kValues && region_->tape().find(tensor) == value) {
+      hash_ = tape::hash_elements(tensor);
+    }
+    region_->handles_[value_].push_back(this);
+    if (keep) {
+      kept_ = tape::detached_alias(tensor);
+    } else {
+      region_->tape().count_dropped(1);
+    }
+  }
+
+  ~ReplayHandle() override {
+    tape::Tape& tape = region_->tape();
+    const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+    settle();
+    if (!kept_.defined()) {
+      tape.count_dropped(-1);
+    }
+    auto& siblings = region_->handles_[value_];
+    siblings.erase(std::find(siblings.begin(), siblings.end(), this));
+    if (siblings.empty()) {
+      region_->handles_.erase(value_);
+    }
+  }
+  ReplayHandle(const ReplayHandle&) = delete;
+  ReplayHandle& operator=(const ReplayHandle&) = delete;
+
+  at::Tensor get() override {
+    const std::lock_guard<std::recursive_mutex> lock(region_->tape().mutex());
+    if (kept_.defined() && kept_._version() == version_) {
+      return kept_;
+    }
+    drop();  // kept, then overwritten: the tape still knows how to make the older version
+    const at::Tensor tensor = geometry_.over(region_->fetch(*this));
+    settle();
+    verify(tensor);
+    return tensor;
+  }
+
+  ValueId value() const { return value_; }
+  bool is_dropped() const { return !kept_.defined(); }
+
+  void drop() {
+    if (kept_.defined()) {
+      kept_ = at::Tensor();
+      region_->tape().count_dropped(1);
+    }
+  }
+
+  void claim(int64_t epoch) {
+    claimed_ = true;
+    epoch_ = epoch;
+  }
+
+ private:
+  void settle() {
+    if (std::exchange(claimed_, false) && epoch_ == region_->tape().epoch()) {
+      region_->tape().settle(value_);
+    }
+  }
+
+  void verify(const at::Tensor& tensor) const {
+    if (hash_.has_value() && tape::hash_elements(tensor) != *hash_) {
+      const tape::Tape& tape = region_->tape();
+      throw DeterminismError("replay: the result " + geometry_.text() + " of " +
+                             tape.describe_op(tape.value(value_).producer) +
+                             " has other bits than when it was recorded (hash " + std::to_string(*hash_) + ", now " +
+                             std::to_string(tape::hash_elements(tensor)) +
+                             "); the op is not deterministic, or its arguments were changed behind ATen's back");
+    }
+  }
+
+  std::shared_ptr<ReplayRegion> region_;
+  ValueId value_;
+  tape::Geometry geometry_;
+  int64_t version_;
+  std::optional<uint64_t> hash_;
+  at::Tensor kept_;
+  bool claimed_ = false;
+  int64_t epoch_ = 0;
+};
+
+ReplayRegion::ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
+                           RegionOptions options)
+    : Region(first),
+      tape_(std::move(tape)),
+      parent_(std::move(parent)),
+      options_(std::move(options)),
+      path_(options_.name),
+      // What lies inside a region that is recomputed together would otherwise have that done for each of its values.
+      together_(options_.together || (parent_ && parent_->together_)) {
+  if (parent_ && !parent_->path_.empty()) {
+    path_ = path_.empty() ? parent_->path_ : parent_->path_ + "/" + path_;
+  }
+}
+
+ReplayRegion::~ReplayRegion() {
+  // Entries are handles of the same tape, in outer regions.
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  entries_.clear();
+}
+
+ValueInfo ReplayRegion::info_of(ValueId id) const {
+  const tape::Value& value = tape_->value(id);
+  const tape::Op& op = tape_->ops()[static_cast<size_t>(value.producer)];
+  return {op.info->name, path_, value.nbytes, op.random != nullptr};
+}
+
+std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tensor) {
+  const bool recompute = marked_.count(value) > 0 || options_.policy(info_of(value)) == Action::kRecompute;
+  // What its own op has overwritten by now, autograd having saved it before, can't be kept any more.
+  const bool overwritten = tape_->find(tensor) != value;
+  const bool keep = !overwritten && (!recompute || !tape_->can_be_replayed(value));
+  count_saved(value, tape_->value(value).nbytes, keep);
+  return std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
+}
+
+void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
+  if (!counted_.insert(value).second) {
+    return;
+  }
+  for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
+    ++(kept ? region->stats_.values_kept : region->stats_.values_dropped);
+    (kept ? region->stats_.bytes_kept : region->stats_.bytes_dropped) += bytes;
+  }
+}
+
+void ReplayRegion::enter(ValueId value, const std::shared_ptr<Saved>& saved) {
+  entries_.emplace(value, saved);
+}
+
+void ReplayRegion::mark(ValueId value) {
+  if (!marked_.insert(value).second || !tape_->can_be_replayed(value)) {
+    return;
+  }
+  const auto handles = handles_.find(value);
+  if (handles == handles_.end()) {
+    return;
+  }
+  for (ReplayHandle* handle : handles->second) {
+    if (!handle->is_dropped()) {
+      handle->drop();
+    }
+  }
+  if (counted_.erase(value) > 0) {
+    const int64_t bytes = tape_->value(value).nbytes;
+    for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
+      --region->stats_.values_kept;
+      region->stats_.bytes_kept -= bytes;
+    }
+    count_saved(value, bytes, /*kept=*/false);
+  }
+}
+
+ScopeStats ReplayRegion::stats() const {
+  ScopeStats stats = stats_;
+  stats.ops_recorded = static_cast<int64_t>(tape_->ops().size()) - first();
+  return stats;
+}
+
+c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
+  if (c10::Storage storage = tape_->resident(handle.value())) {
+    return storage;
+  }
+  if (!together_) {
+    bring_back({handle.value()});
+  } else if (options_.group) {
+    for (const auto& weak : options_.group->regions) {
+      if (const auto region = weak.lock()) {
+        const std::lock_guard<std::recursive_mutex> lock(region->tape_->mutex());
+        region->bring_back(region->missing());
+      }
+    }
+  } else {
+    bring_back(missing());
+  }
+  return tape_->value(handle.value()).retained;
+}
+
+bool ReplayRegion::is_missing(ValueId value) const {
+  const auto handles = handles_.find(value);
+  return handles != handles_.end() &&
+         std::any_of(handles->second.begin(), handles->second.end(), [](const auto* h) { return h->is_dropped(); }) &&
+         !tape_->resident(value);
+}
+
+std::vector<ValueId> ReplayRegion::missing() const {
+  std::vector<ValueId> values;
+  for (const auto& entry : handles_) {
+    if (is_missing(entry.first)) {
+      values.push_back(entry.first);
+    }
+  }
+  return values;
+}
+
+void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
+  const record::Recorder::Pause pause;
+  run::ReplayRequest request;
+  request.first = first();
+  request.targets = targets;
+  request.check_metadata = options_.check != DeterminismCheck::kNone;
+  request.enter = [&](ValueId value) { return entries_.at(value)->get().storage(); };
+  request.wanted = [&](ValueId value) { return is_missing(value); };
+  run::Replayed replayed = run::replay(*tape_, request);
+  for (auto& [value, storage] : replayed.values) {
+    int32_t claims = 0;
+    if (const auto handles = handles_.find(value); handles != handles_.end()) {
+      for (ReplayHandle* handle : handles->second) {
+        if (handle->is_dropped()) {
+          handle->claim(tape_->epoch());
+          ++claims;
+        }
+      }
+    }
+    tape_->retain(value, std::move(storage), claims);
+  }
+  record::release_after_backward([weak = std::weak_ptr<tape::Tape>(tape_)] {
+    if (const auto tape = weak.lock()) {
+      const std::lock_guard<std::recursive_mutex> lock(tape->mutex());
+      tape->release_retained();
+    }
+  });
+  for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
+    ++region->stats_.replays;
+    region->stats_.ops_replayed += replayed.ops;
+    region->stats_.replay_ns += replayed.duration_ns;
+  }
+}
+
+}  // namespace encore

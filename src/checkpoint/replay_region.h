@@ -1,0 +1,75 @@
+// A region whose values are brought back by replay: checkpoints, scopes, segments.
+#pragma once
+
+#include <set>
+
+#include <encore/checkpoint.h>
+#include <encore/policy.h>
+#include <encore/scope.h>
+
+#include "record/recorder.h"
+
+namespace encore {
+
+class ReplayHandle;
+class ReplayRegion;
+
+/// Regions that are recomputed together, once.
+struct RegionGroup {
+  std::vector<std::weak_ptr<ReplayRegion>> regions;
+};
+
+struct RegionOptions {
+  std::string name;
+  Policy policy = drop_all();
+  DeterminismCheck check = DeterminismCheck::kMetadata;
+  bool preserve_rng_state = true;
+  bool together = true;  // the first value asked for brings back all of the region
+  std::shared_ptr<RegionGroup> group;
+};
+
+class ReplayRegion final : public record::Region, public std::enable_shared_from_this<ReplayRegion> {
+ public:
+  ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
+               RegionOptions options);
+  ~ReplayRegion() override;
+
+  bool replays_random_ops() const override { return options_.preserve_rng_state; }
+  std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
+  void enter(tape::ValueId value, const std::shared_ptr<record::Saved>& saved) override;
+  bool has_entered(tape::ValueId value) const override { return entries_.count(value) > 0; }
+
+  /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
+  void mark(tape::ValueId value);
+
+  tape::Tape& tape() const { return *tape_; }
+  const std::string& path() const { return path_; }
+  DeterminismCheck check() const { return options_.check; }
+  bool together() const { return together_; }
+  ScopeStats stats() const;
+  void count_marked_constant() { ++stats_.marked_but_kept; }
+
+ private:
+  friend class ReplayHandle;
+
+  /// The bytes of the handle's value: resident, or brought back now.
+  c10::Storage fetch(const ReplayHandle& handle);
+  void bring_back(const std::vector<tape::ValueId>& targets);
+  bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
+  std::vector<tape::ValueId> missing() const;
+  void count_saved(tape::ValueId value, int64_t bytes, bool kept);
+  ValueInfo info_of(tape::ValueId value) const;
+
+  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<ReplayRegion> parent_;
+  RegionOptions options_;
+  std::string path_;
+  bool together_;
+  std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;
+  std::unordered_map<tape::ValueId, std::vector<ReplayHandle*>> handles_;  // alive, each registers itself
+  std::set<tape::ValueId> marked_;
+  std::set<tape::ValueId> counted_;
+  ScopeStats stats_;
+};
+
+}  // namespace encore

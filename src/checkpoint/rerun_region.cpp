@@ -1,0 +1,308 @@
+// Calling a function again, in the state it was first called in.
+#include "checkpoint/rerun_region.h"
+
+#include <cstring>
+#include <map>
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <encore/error.h>
+
+#include "record/engine.h"
+#include "tape/compat.h"
+
+namespace encore {
+namespace {
+
+/// Unwinds the function once all is there. Not a std::exception: user code that catches those lets it pass.
+struct StopRerun {};
+
+torch::autograd::Edge stand_in_edge() {
+  return {compat::make_node<torch::autograd::Error>("encore: a graph that is only there to save tensors was differentiated",
+                                                    torch::autograd::edge_list()),
+          0};
+}
+
+/// Bytes of outside tensors that the function overwrites: as they were when it was first called, while it is called again.
+class OverwrittenTensors {
+ public:
+  OverwrittenTensors(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
+    for (tape::OpId id = first; id < last; ++id) {
+      for (const tape::Write& write : tape.ops()[static_cast<size_t>(id)].writes) {
+        const tape::Value& before = tape.value(write.before);
+        if (before.copied && before.producer < first) {
+          swap_in(before.storage, before.strong);
+        }
+      }
+    }
+  }
+  ~OverwrittenTensors() {
+    for (const Swap& swap : swaps_) {
+      std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
+      tape::StorageRecord& record = tape_.storage(swap.index);
+      if (record.counter.enabled() && !swap.changed) {
+        record.version = static_cast<int64_t>(record.counter.current_version());
+      }
+    }
+  }
+  OverwrittenTensors(const OverwrittenTensors&) = delete;
+  OverwrittenTensors& operator=(const OverwrittenTensors&) = delete;
+
+ private:
+  struct Swap {
+    int32_t index;
+    c10::Storage live;
+    c10::Storage now;
+    bool changed;
+  };
+
+  void swap_in(int32_t index, const c10::Storage& then) {
+    tape::StorageRecord& record = tape_.storage(index);
+    const auto locked = record.weak.lock();
+    if (!locked || locked->nbytes() != then.nbytes()) {
+      return;  // nobody else has it any more
+    }
+    const c10::Storage live(locked);
+    swaps_.push_back({index, live, tape::copy_storage(live), record.changed_unseen()});
+    std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
+  }
+
+  tape::Tape& tape_;
+  std::vector<Swap> swaps_;
+};
+
+/// Generators as they were when the function first drew from them; as they are now again afterwards.
+class RandomThen {
+ public:
+  RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start)
+      : lock_(tape::lock_random_ops()) {
+    use(start);
+    for (tape::OpId id = first; id < last; ++id) {
+      const auto& random = tape.ops()[static_cast<size_t>(id)].random;
+      if (random && std::none_of(now_.begin(), now_.end(),
+                                 [&](const auto& state) { return state.generator() == random->generator(); })) {
+        use(*random);
+      }
+    }
+  }
+  ~RandomThen() {
+    for (const tape::RandomState& state : now_) {
+      state.restore();
+    }
+  }
+  RandomThen(const RandomThen&) = delete;
+  RandomThen& operator=(const RandomThen&) = delete;
+
+ private:
+  void use(const tape::RandomState& then) {
+    now_.emplace_back(then.generator());
+    then.restore();
+  }
+
+  std::unique_lock<std::recursive_mutex> lock_;
+  std::vector<tape::RandomState> now_;
+};
+
+}  // namespace
+
+class RerunFrame::SlotHandle final : public record::Saved {
+ public:
+  SlotHandle(std::shared_ptr<RerunFrame> frame, size_t slot) : frame_(std::move(frame)), slot_(slot) {
+    ++frame_->slots_[slot_].handles;
+  }
+  ~SlotHandle() override {
+    const std::lock_guard<std::recursive_mutex> lock(frame_->mutex_);
+    Slot& slot = frame_->slots_[slot_];
+    if (--slot.handles == 0) {
+      slot.tensor = at::Tensor();
+    }
+  }
+  SlotHandle(const SlotHandle&) = delete;
+  SlotHandle& operator=(const SlotHandle&) = delete;
+  at::Tensor get() override { return frame_->get(slot_); }
+
+ private:
+  std::shared_ptr<RerunFrame> frame_;
+  size_t slot_;
+};
+
+std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
+  if (!again_) {
+    return frame_->add_slot(tensor);
+  }
+  frame_->fill_next_slot(tensor);
+  return record::keep_plainly(tensor, record::version_of(tensor), "");
+}
+
+RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
+                       detail::CheckpointCall::Again again)
+    : options_(std::move(options)),
+      again_(std::move(again)),
+      random_(at::detail::getDefaultCPUGenerator()),
+      autocast_(compat::autocast_on_cpu()),
+      autocast_dtype_(compat::autocast_cpu_dtype()) {
+  record::Recorder* recorder = record::Recorder::current();
+  const bool recorded = recorder != nullptr && !record::Recorder::is_paused();
+  for (const at::Tensor& input : inputs) {
+    Input entry;
+    entry.saved = recorded ? recorder->save_for_region(input)
+                           : record::keep_plainly(input, record::version_of(input), options_.name);
+    entry.requires_grad = input.requires_grad();
+    entry.is_leaf = input.is_leaf();
+    inputs_.push_back(std::move(entry));
+  }
+}
+
+std::string RerunFrame::who() const {
+  return options_.name.empty() ? "checkpoint" : "checkpoint '" + options_.name + "'";
+}
+
+void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
+  tape_ = std::move(tape);
+  first_ = first;
+}
+
+void RerunFrame::end() {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  last_ = static_cast<tape::OpId>(tape_->ops().size());
+  bool drew = random_.moved_on();
+  for (tape::OpId id = first_; id < last_; ++id) {
+    drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
+  }
+  if (drew && !options_.preserve_rng_state) {
+    throw InvalidArgument(who() +
+                          ": the function draws random numbers but preserve_rng_state is false, so calling it again "
+                          "would give other gradients; set preserve_rng_state");
+  }
+}
+
+std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  Slot slot;
+  slot.geometry = tape::Geometry::of(tensor);
+  const tape::ValueId value = tape_->find(tensor);
+  slot.made_by = value == tape::kNone ? std::string("an op") : tape_->describe_op(tape_->value(value).producer);
+  if (options_.determinism_check == DeterminismCheck::kValues) {
+    slot.hash = tape::hash_elements(tensor);
+  }
+  slots_.push_back(std::move(slot));
+  return std::make_shared<SlotHandle>(shared_from_this(), slots_.size() - 1);
+}
+
+void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor) const {
+  const tape::Geometry now = tape::Geometry::of(tensor);
+  if (options_.determinism_check != DeterminismCheck::kNone && now != slot.geometry) {
+    throw DeterminismError(who() + ": " + slot.made_by + " gave " + slot.geometry.text() +
+                           " when the function was first called and " + now.text() +
+                           " when it was called again; the function must do the same each time");
+  }
+  if (slot.hash.has_value() && tape::hash_elements(tensor) != *slot.hash) {
+    throw DeterminismError(who() + ": the result " + now.text() + " of " + slot.made_by +
+                           " has other bits than when the function was first called (hash " +
+                           std::to_string(*slot.hash) + ", now " + std::to_string(tape::hash_elements(tensor)) + ")");
+  }
+}
+
+void RerunFrame::fill_next_slot(const at::Tensor& tensor) {
+  if (next_slot_ >= slots_.size()) {
+    if (options_.determinism_check != DeterminismCheck::kNone && missing_ > 0) {
+      throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) +
+                             " tensors when first called and more when called again");
+    }
+    return;
+  }
+  Slot& slot = slots_[next_slot_++];
+  if (slot.handles > 0) {
+    check_slot(slot, tensor);
+    slot.tensor = tape::detached_alias(tensor);
+    --missing_;
+  }
+}
+
+at::Tensor RerunFrame::get(size_t index) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (!slots_[index].tensor.defined()) {
+    rerun();
+    record::release_after_backward([weak = weak_from_this()] {
+      if (const auto frame = weak.lock()) {
+        const std::lock_guard<std::recursive_mutex> frame_lock(frame->mutex_);
+        for (Slot& slot : frame->slots_) {
+          slot.tensor = at::Tensor();
+        }
+      }
+    });
+  }
+  // The graph may be kept for another backward; the value is not.
+  return std::exchange(slots_[index].tensor, at::Tensor());
+}
+
+/// Tensors from outside that the function read must be as they were.
+void RerunFrame::check_sources() const {
+  for (tape::OpId id = first_; id < last_; ++id) {
+    for (const tape::TensorArg& arg : tape_->ops()[static_cast<size_t>(id)].tensors) {
+      if (arg.counted && tape_->value(arg.value).source) {
+        tape_->resident(arg.value);
+      }
+    }
+  }
+}
+
+std::vector<at::Tensor> RerunFrame::inputs_again() const {
+  std::vector<at::Tensor> tensors;
+  for (const Input& input : inputs_) {
+    const at::Tensor source = input.saved->get();
+    at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
+    if (input.requires_grad && input.is_leaf) {
+      tensor.set_requires_grad(true);
+    } else if (input.requires_grad) {
+      // A stand-in for the op that made it: the function may change it in place as it could the first time.
+      tensor = torch::autograd::make_variable(tensor, stand_in_edge());
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void RerunFrame::rerun() {
+  if (!again_) {
+    throw ReplayError(who() + ": the function or an argument can't be copied, so it can't be called again; use kReplay");
+  }
+  const record::Recorder::Aside aside;
+  check_sources();
+  const std::vector<at::Tensor> inputs = inputs_again();
+  const OverwrittenTensors overwritten(*tape_, first_, last_);
+  const RandomThen random(*tape_, first_, last_, random_);
+  const c10::InferenceMode no_inference(false);
+  const at::AutoGradMode grad(true);
+  const compat::AutocastCpu autocast(autocast_, autocast_dtype_);
+
+  next_slot_ = 0;
+  missing_ = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
+  {
+    const auto tape = std::make_shared<tape::Tape>(options_.name);
+    const auto recorder = std::make_shared<record::Recorder>(tape);
+    recorder->push(std::make_shared<RerunRegion>(0, shared_from_this(), /*again=*/true));
+    recorder->set_after_save([this] {
+      if (options_.early_stop && missing_ == 0) {
+        throw StopRerun();
+      }
+    });
+    try {
+      again_(inputs);
+      recorder->rethrow_failure();
+    } catch (const StopRerun&) {
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
+    }
+  }
+  if (missing_ > 0) {
+    throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) + " tensors when first called and only " +
+                           std::to_string(next_slot_) + " when called again; the function must do the same each time");
+  }
+}
+
+}  // namespace encore

@@ -1,0 +1,77 @@
+// A region whose values are brought back by calling its function again.
+#pragma once
+
+#include <encore/checkpoint.h>
+
+#include "record/recorder.h"
+#include "tape/random.h"
+
+namespace encore {
+
+/// The call's memory: what to call, in which state, and which of the tensors it saves are still needed.
+class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
+ public:
+  RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs, detail::CheckpointCall::Again again);
+
+  /// Region `first`.. of `tape` is the function's call; ends when the function has returned.
+  void begin(std::shared_ptr<tape::Tape> tape, tape::OpId first);
+  void end();
+
+  /// The function saves its next tensor: a slot for it, when it is first called.
+  std::shared_ptr<record::Saved> add_slot(const at::Tensor& tensor);
+  /// The same, when it is called again. Throws to stop the call once nothing more is needed.
+  void fill_next_slot(const at::Tensor& tensor);
+
+ private:
+  class SlotHandle;
+  struct Slot {
+    tape::Geometry geometry;
+    std::string made_by;
+    std::optional<uint64_t> hash;
+    int32_t handles = 0;
+    at::Tensor tensor;
+  };
+  struct Input {
+    std::shared_ptr<record::Saved> saved;
+    bool requires_grad = false;
+    bool is_leaf = false;
+  };
+
+  at::Tensor get(size_t slot);
+  void rerun();
+  std::vector<at::Tensor> inputs_again() const;
+  void check_sources() const;
+  void check_slot(const Slot& slot, const at::Tensor& tensor) const;
+  std::string who() const;
+
+  CheckpointOptions options_;
+  detail::CheckpointCall::Again again_;
+  std::vector<Input> inputs_;
+  std::vector<Slot> slots_;
+  std::shared_ptr<tape::Tape> tape_;
+  tape::OpId first_ = 0;
+  tape::OpId last_ = 0;
+  tape::RandomState random_;
+  bool autocast_;
+  at::ScalarType autocast_dtype_;
+  std::recursive_mutex mutex_;
+  size_t next_slot_ = 0;  // while the function is called again
+  size_t missing_ = 0;
+};
+
+class RerunRegion final : public record::Region {
+ public:
+  RerunRegion(tape::OpId first, std::shared_ptr<RerunFrame> frame, bool again)
+      : Region(first), frame_(std::move(frame)), again_(again) {}
+
+  bool is_opaque() const override { return true; }
+  std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
+  void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
+  bool has_entered(tape::ValueId) const override { return true; }
+
+ private:
+  std::shared_ptr<RerunFrame> frame_;
+  bool again_;
+};
+
+}  // namespace encore

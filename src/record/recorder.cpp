@@ -1,0 +1,364 @@
+// The observer: from LibTorch's record functions to the tape.
+#include "record/recorder.h"
+
+#include <chrono>
+#include <exception>
+
+#include <encore/error.h>
+
+#include "tape/compat.h"
+
+namespace encore::record {
+namespace {
+
+thread_local Recorder* g_recorder = nullptr;
+thread_local int g_paused = 0;
+
+/// One observer a thread, however many recorders stand behind each other.
+class Observer {
+ public:
+  void add(at::RecordFunctionCallback callback) {
+    if (users_++ == 0) {
+      handle_ = at::addThreadLocalCallback(std::move(callback));
+    }
+  }
+  void remove() {
+    if (--users_ == 0) {
+      at::removeCallback(handle_);
+    }
+  }
+
+ private:
+  int users_ = 0;
+  at::CallbackHandle handle_ = 0;
+};
+thread_local Observer g_observer;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// The last `count` values of a boxed call: script code leaves its own below them.
+c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, size_t count) {
+  return c10::ArrayRef<const c10::IValue>(values + (size > count ? size - count : 0), std::min(size, count));
+}
+
+class PlainlyKept final : public Saved {
+ public:
+  PlainlyKept(const at::Tensor& tensor, int64_t version, std::string where)
+      : tensor_(tape::detached_alias(tensor)), version_(version), where_(std::move(where)) {}
+
+  at::Tensor get() override {
+    if (version_of(tensor_) != version_) {
+      throw ChangedError((where_.empty() ? std::string("checkpoint") : "checkpoint '" + where_ + "'") + ": the tensor " +
+                         tape::Geometry::of(tensor_).text() +
+                         " was changed in place after autograd saved it; backward needs it as it was. Change it after "
+                         "backward, or change a clone");
+    }
+    return tensor_;
+  }
+
+ private:
+  at::Tensor tensor_;
+  int64_t version_;
+  std::string where_;
+};
+
+}  // namespace
+
+int64_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
+}
+
+std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, int64_t version, std::string where) {
+  return std::make_shared<PlainlyKept>(tensor, version, std::move(where));
+}
+
+/// Saved while its op runs: whether it is an argument, a result or neither shows when the op ends.
+class Recorder::DeferredSave final : public Saved {
+ public:
+  explicit DeferredSave(const at::Tensor& tensor)
+      : tensor_(tape::detached_alias(tensor)), version_(version_of(tensor)) {}
+  at::Tensor get() override { return resolved_ ? resolved_->get() : tensor_; }
+
+  const at::Tensor& tensor() const { return tensor_; }
+  int64_t version() const { return version_; }
+  void resolve(std::shared_ptr<Saved> saved) {
+    resolved_ = std::move(saved);
+    tensor_ = at::Tensor();
+  }
+
+ private:
+  at::Tensor tensor_;
+  int64_t version_;
+  std::shared_ptr<Saved> resolved_;
+};
+
+struct Recorder::Flight {
+  const tape::OpInfo* info = nullptr;  // null for a call that is looked through
+  tape::PendingOp pending;
+  std::vector<std::shared_ptr<DeferredSave>> saves;
+  std::shared_ptr<tape::RandomState> random;
+  std::unique_lock<std::recursive_mutex> random_lock;
+  int64_t start_ns = 0;
+  int exceptions = 0;
+};
+
+Recorder::Recorder(std::shared_ptr<tape::Tape> tape) : tape_(std::move(tape)), outer_(g_recorder) {
+  g_observer.add(at::RecordFunctionCallback(&Recorder::on_start, &Recorder::on_end)
+                     .needsInputs(true)
+                     .needsOutputs(true)
+                     .scopes({at::RecordScope::FUNCTION}));
+  g_recorder = this;
+}
+
+Recorder::~Recorder() {
+  uninstall();
+}
+
+void Recorder::uninstall() {
+  if (installed_) {
+    installed_ = false;
+    g_observer.remove();
+    g_recorder = outer_;
+  }
+}
+
+Recorder* Recorder::current() {
+  while (g_recorder != nullptr && g_recorder->abandoned_.load()) {
+    // Its scope was destroyed on another thread, which could not take it off this one.
+    const std::shared_ptr<Recorder> last_owner = std::move(g_recorder->abandoned_self_);
+    g_recorder->uninstall();
+  }
+  return g_recorder;
+}
+
+void Recorder::abandon(std::shared_ptr<Recorder> self) {
+  Recorder& recorder = *self;
+  recorder.abandoned_self_ = std::move(self);
+  recorder.abandoned_.store(true);
+}
+
+Recorder::Pause::Pause() {
+  ++g_paused;
+}
+Recorder::Pause::~Pause() {
+  --g_paused;
+}
+bool Recorder::is_paused() {
+  return g_paused > 0;
+}
+
+Recorder::Aside::Aside() : recorder_(g_recorder), paused_(g_paused) {
+  g_recorder = nullptr;
+  g_paused = 0;
+}
+Recorder::Aside::~Aside() {
+  if (!forgotten_) {
+    g_recorder = recorder_;
+    g_paused = paused_;
+  }
+}
+
+void Recorder::rethrow_failure() {
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+// LibTorch logs and swallows exceptions out of observers, so they are kept here and thrown at the next safe place.
+std::unique_ptr<at::ObserverContext> Recorder::on_start(const at::RecordFunction& call) {
+  if (g_paused == 0 && current() != nullptr) {
+    try {
+      g_recorder->start(call);
+    } catch (...) {
+      g_recorder->failure_ = std::current_exception();
+      g_recorder->flights_.push_back(std::make_unique<Flight>());
+    }
+    // Marks the call as ours: calls that started while paused, or under another recorder, end unseen.
+    struct Ours final : at::ObserverContext {};
+    return std::make_unique<Ours>();
+  }
+  return nullptr;
+}
+
+void Recorder::on_end(const at::RecordFunction& call, at::ObserverContext* context) {
+  if (context == nullptr || g_recorder == nullptr) {
+    return;
+  }
+  try {
+    g_recorder->end(call);
+  } catch (...) {
+    g_recorder->failure_ = std::current_exception();
+  }
+}
+
+bool Recorder::is_recorded(const tape::OpInfo& info) const {
+  if (info.composite) {
+    return false;
+  }
+  const bool will_autocast = info.autocasts && compat::autocast_on_cpu() &&
+                             !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU);
+  if (will_autocast) {
+    return false;
+  }
+  // Inside a recorded op, autograd's in-place kernels clone what they overwrite and save the clone.
+  return recorded_depth_ == 0 || (recorded_depth_ == 1 && info.name == "aten::clone" && flights_.back()->info != nullptr &&
+                                  !flights_.back()->info->writes.empty());
+}
+
+void Recorder::start(const at::RecordFunction& call) {
+  auto flight = std::make_unique<Flight>();
+  const tape::OpInfo* info = tape::OpInfo::find(call);
+  if (info != nullptr && is_recorded(*info)) {
+    const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    for (const c10::IValue& arg : args) {
+      if (arg.isGenerator()) {
+        generator = arg.toGenerator();
+      }
+    }
+    const bool opaque = std::any_of(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
+    {
+      const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+      flight->pending = tape_->begin(*info, args, opaque);
+      enter_regions(flight->pending, args);
+    }
+    // Replay takes the tape's lock and then this one, so here they are never held together.
+    if (info->may_draw) {
+      flight->random_lock = tape::lock_random_ops();
+    }
+    if (generator.device().is_cpu()) {
+      flight->random = std::make_shared<tape::RandomState>(std::move(generator));
+    }
+    flight->info = info;
+    flight->exceptions = std::uncaught_exceptions();
+    ++recorded_depth_;
+    flight->start_ns = now_ns();
+  }
+  flights_.push_back(std::move(flight));
+}
+
+/// A value read across a region's border is something the region in which it was made is asked to save.
+void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
+  for (const tape::TensorArg& arg : pending.op.tensors) {
+    if (!arg.counted || tape_->value(arg.value).is_constant()) {
+      continue;
+    }
+    const tape::OpId producer = tape_->value(arg.value).producer;
+    std::shared_ptr<Saved> saved;
+    for (auto region = regions_.rbegin(); region != regions_.rend() && producer < (*region)->first(); ++region) {
+      if ((*region)->has_entered(arg.value)) {
+        continue;
+      }
+      if (!saved) {
+        const c10::IValue& boxed = args[arg.arg];
+        const at::Tensor& tensor =
+            arg.index == tape::kNone ? boxed.toTensor() : boxed.toListRef()[static_cast<size_t>(arg.index)].toTensor();
+        saved = save_value(arg.value, tensor, version_of(tensor));
+      }
+      (*region)->enter(arg.value, saved);
+    }
+  }
+}
+
+void Recorder::end(const at::RecordFunction& call) {
+  if (flights_.empty()) {
+    return;
+  }
+  const std::unique_ptr<Flight> flight = std::move(flights_.back());
+  flights_.pop_back();
+  if (flight->info != nullptr) {
+    --recorded_depth_;
+    finish(*flight, call);
+  }
+}
+
+void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
+  const int64_t duration_ns = now_ns() - flight.start_ns;
+  const bool drew = flight.random != nullptr && flight.random->moved_on();
+  flight.random_lock = {};
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const bool threw = std::uncaught_exceptions() > flight.exceptions ||
+                     call.outputs().size() < flight.info->num_returns;
+  if (threw) {
+    tape_->abort(std::move(flight.pending));
+    return;
+  }
+  bool opaque = flight.info->may_draw && flight.random == nullptr;
+  for (const auto& region : regions_) {
+    opaque = opaque || region->is_opaque() || (drew && !region->replays_random_ops());
+  }
+  flight.pending.op.duration_ns = duration_ns;
+  if (drew) {
+    flight.pending.op.random = std::move(flight.random);
+  }
+  const auto writes = flight.pending.writes;
+  const auto& stack = call.outputs();
+  const tape::OpId id =
+      tape_->end(std::move(flight.pending), last(stack.data(), stack.size(), flight.info->num_returns), opaque);
+
+  for (const auto& save : flight.saves) {
+    tape::ValueId value = tape_->find(save->tensor());
+    // Saved before the op wrote to it: the older version is meant, unless the write is one that autograd never notices.
+    for (const auto& write : writes) {
+      if (value != tape::kNone && tape_->value(value).storage == write.storage && tape_->value(value).producer == id &&
+          !write.state && save->version() <= write.version_before) {
+        value = write.before;
+      }
+    }
+    save->resolve(save_value(value, save->tensor(), save->version()));
+  }
+}
+
+std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
+  if (value != tape::kNone) {
+    const tape::OpId producer = tape_->value(value).producer;
+    for (auto region = regions_.rbegin(); region != regions_.rend() && producer != tape::kNone; ++region) {
+      if (producer < (*region)->first()) {
+        continue;
+      }
+      if (tape_->value(value).is_constant() && !(*region)->is_opaque()) {
+        break;
+      }
+      return (*region)->save(value, tensor);
+    }
+  }
+  return keep_plainly(tensor, version, tape_->name());
+}
+
+std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
+  rethrow_failure();
+  const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  if (flight != flights_.rend() && !is_settled(**flight, tensor)) {
+    auto deferred = std::make_shared<DeferredSave>(tensor);
+    (*flight)->saves.push_back(deferred);
+    return deferred;
+  }
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  auto saved = save_value(tape_->find(tensor), tensor, version_of(tensor));
+  if (after_save_) {
+    after_save_();
+  }
+  return saved;
+}
+
+/// True if the op in flight will not change what the tape knows of the tensor.
+bool Recorder::is_settled(const Flight& flight, const at::Tensor& tensor) const {
+  if (flight.info->may_draw) {
+    return false;  // holds the random lock, so the tape's may not be taken
+  }
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const tape::ValueId value = tape_->find(tensor);
+  return value != tape::kNone &&
+         std::none_of(flight.pending.writes.begin(), flight.pending.writes.end(),
+                      [&](const auto& write) { return write.storage == tape_->value(value).storage; });
+}
+
+std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  return save_value(tape_->find(tensor), tensor, version_of(tensor));
+}
+
+}  // namespace encore::record

@@ -1,0 +1,93 @@
+// Watches the ops of one thread and writes them on a tape, while scopes are open.
+#pragma once
+
+#include "record/region.h"
+
+namespace encore::record {
+
+/// One per thread with an open scope. All its calls come from that thread.
+class Recorder : public std::enable_shared_from_this<Recorder> {
+ public:
+  explicit Recorder(std::shared_ptr<tape::Tape> tape);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The recorder that watches this thread, or null.
+  static Recorder* current();
+
+  /// Gives up a recorder from another thread than its own: it stops when its thread next looks.
+  static void abandon(std::shared_ptr<Recorder> self);
+
+  const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
+  const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
+  void push(std::shared_ptr<Region> region) { regions_.push_back(std::move(region)); }
+  void pop() { regions_.pop_back(); }
+
+  /// Autograd saves `tensor`.
+  std::shared_ptr<Saved> save(const at::Tensor& tensor);
+  /// Like save, for a tensor that a region needs again although autograd did not save it.
+  std::shared_ptr<Saved> save_for_region(const at::Tensor& tensor);
+
+  /// Called after each saved tensor whose value is known; may throw.
+  void set_after_save(std::function<void()> after_save) { after_save_ = std::move(after_save); }
+
+  /// Stops watching. The destructor does so too.
+  void uninstall();
+
+  /// Rethrows what went wrong inside an observer, where it could not be thrown.
+  void rethrow_failure();
+
+  /// Ops on this thread go unrecorded while a Pause lives.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+  };
+  static bool is_paused();
+
+  /// Sets this thread's recorder aside, for code that must run as if no scope were open.
+  class Aside {
+   public:
+    Aside();
+    ~Aside();
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+    /// Leaves the thread as it is: for use on another thread than the one that was changed.
+    void forget() { forgotten_ = true; }
+
+   private:
+    Recorder* recorder_;
+    int paused_;
+    bool forgotten_ = false;
+  };
+
+ private:
+  struct Flight;       // an op between start and end
+  class DeferredSave;  // a tensor saved while its op is in flight
+
+  static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call);
+  static void on_end(const at::RecordFunction& call, at::ObserverContext* context);
+  void start(const at::RecordFunction& call);
+  void end(const at::RecordFunction& call);
+  void finish(Flight& flight, const at::RecordFunction& call);
+  void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
+  std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
+  bool is_recorded(const tape::OpInfo& info) const;
+  bool is_settled(const Flight& flight, const at::Tensor& tensor) const;
+
+  std::shared_ptr<tape::Tape> tape_;
+  std::vector<std::shared_ptr<Region>> regions_;
+  std::vector<std::unique_ptr<Flight>> flights_;  // every call in flight, also those looked through
+  int recorded_depth_ = 0;                         // how many of them are recorded
+  std::exception_ptr failure_;
+  std::function<void()> after_save_;
+  Recorder* outer_ = nullptr;
+  bool installed_ = true;
+  std::atomic<bool> abandoned_{false};
+  std::shared_ptr<Recorder> abandoned_self_;
+};
+
+}  // namespace encore::record

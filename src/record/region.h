@@ -1,0 +1,44 @@
+// A stretch of the tape with a rule of its own for what autograd saves in it.
+#pragma once
+
+#include "tape/tape.h"
+
+namespace encore::record {
+
+/// What stands behind one tensor that autograd saved. Destroyed with the graph node that saved it.
+class Saved {
+ public:
+  virtual ~Saved() = default;
+  /// The tensor as it was when it was saved.
+  virtual at::Tensor get() = 0;
+};
+
+/// Regions nest, on one tape, as scopes do. The recorder asks the innermost region that made a value.
+class Region {
+ public:
+  explicit Region(tape::OpId first) : first_(first) {}
+  virtual ~Region() = default;
+
+  /// The first op inside.
+  tape::OpId first() const { return first_; }
+  /// True while ops inside can't be replayed from outside: their function is called again instead.
+  virtual bool is_opaque() const { return false; }
+  virtual bool replays_random_ops() const { return true; }
+
+  /// Autograd saves `tensor`, a value made inside this region.
+  virtual std::shared_ptr<Saved> save(tape::ValueId value, const at::Tensor& tensor) = 0;
+  /// An op inside reads `tensor`, a value of this tape made before the region; `saved` is what its own region made of it.
+  virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
+  virtual bool has_entered(tape::ValueId value) const = 0;
+
+ private:
+  tape::OpId first_;
+};
+
+/// Holds the tensor itself, as autograd would. Refuses, as autograd would, if its version is no longer `version`.
+std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, int64_t version, std::string where);
+
+/// The tensor's version, 0 for tensors that have none.
+int64_t version_of(const at::Tensor& tensor);
+
+}  // namespace encore::record

@@ -1,0 +1,323 @@
+// Replay: find the ops needed, then run them in tape order, freeing each value after its last use.
+#include "run/replay.h"
+
+#include <chrono>
+
+#include <ATen/autocast_mode.h>
+
+#include <encore/error.h>
+
+namespace encore::run {
+namespace {
+
+using tape::kNone;
+using tape::Op;
+using tape::OpId;
+using tape::TensorArg;
+using tape::Value;
+using tape::ValueId;
+using tape::Write;
+
+/// A thread's state as kernels expect it below autograd, whatever backward was called under.
+class PlainMode {
+ public:
+  PlainMode() : no_grad_(false) {}
+
+ private:
+  c10::InferenceMode no_inference_{false};
+  at::AutoGradMode no_grad_;
+  at::AutoDispatchBelowADInplaceOrView below_;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
+};
+
+/// Random ops of a replay start from their recorded states; the generators end where they were.
+class RandomReplay {
+ public:
+  ~RandomReplay() {
+    for (auto state = before_.rbegin(); state != before_.rend(); ++state) {
+      state->restore();
+    }
+  }
+  RandomReplay() = default;
+  RandomReplay(const RandomReplay&) = delete;
+  RandomReplay& operator=(const RandomReplay&) = delete;
+
+  void prepare(const tape::RandomState& state) {
+    if (!lock_.owns_lock()) {
+      lock_ = tape::lock_random_ops();
+    }
+    const bool known = std::any_of(before_.begin(), before_.end(),
+                                   [&](const auto& other) { return other.generator() == state.generator(); });
+    if (!known) {
+      before_.emplace_back(state.generator());
+    }
+    state.restore();
+  }
+
+ private:
+  std::unique_lock<std::recursive_mutex> lock_;
+  std::vector<tape::RandomState> before_;
+};
+
+class Replay {
+ public:
+  Replay(tape::Tape& tape, const ReplayRequest& request) : tape_(tape), request_(request) {}
+
+  Replayed run() {
+    find_ops();
+    count_uses();
+    const PlainMode mode;
+    for (const OpId id : needed_) {
+      run_op(id);
+    }
+    for (const ValueId target : request_.targets) {
+      result_.values[target] = held(target).storage;
+    }
+    result_.ops = static_cast<int64_t>(needed_.size());
+    return std::move(result_);
+  }
+
+ private:
+  struct Held {
+    c10::Storage storage;
+    int32_t uses = 0;     // by ops that are still to run
+    bool ours = false;    // made by this replay: may be overwritten when nobody else needs it
+    bool wanted = false;  // outlives this replay
+  };
+
+  Held& held(ValueId id) { return held_.at(id); }
+
+  /// From the targets back to what is resident, without recursion: a chain may be as long as memory.
+  void find_ops() {
+    std::vector<ValueId> open;
+    const auto need = [&](ValueId id) {
+      const auto [entry, is_new] = held_.try_emplace(id);
+      if (!is_new) {
+        return;
+      }
+      const Value& value = tape_.value(id);
+      entry->second.storage = tape_.resident(id);
+      if (entry->second.storage) {
+        return;
+      }
+      if (value.producer < request_.first) {
+        entry->second.storage = request_.enter(id);
+        return;
+      }
+      open.push_back(id);
+    };
+    std::unordered_map<OpId, bool> seen;
+    for (const ValueId target : request_.targets) {
+      need(target);
+    }
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      const Value& value = tape_.value(id);
+      const Op& op = tape_.ops()[static_cast<size_t>(value.producer)];
+      if (value.base != kNone) {
+        need(value.base);
+      }
+      if (!seen.try_emplace(value.producer, true).second) {
+        continue;
+      }
+      needed_.push_back(value.producer);
+      for (const TensorArg& arg : op.tensors) {
+        if (op.reads(arg)) {
+          need(arg.value);
+        }
+      }
+    }
+    std::sort(needed_.begin(), needed_.end());
+  }
+
+  void count_uses() {
+    for (const OpId id : needed_) {
+      const Op& op = tape_.ops()[static_cast<size_t>(id)];
+      for_each_use(op, [&](ValueId value) { ++held(value).uses; });
+    }
+    for (const ValueId target : request_.targets) {
+      held(target).wanted = true;
+    }
+  }
+
+  template <class Visit>
+  void for_each_use(const Op& op, const Visit& visit) {
+    for (const TensorArg& arg : op.tensors) {
+      if (op.reads(arg)) {
+        visit(arg.value);
+      }
+    }
+    for (const Write& write : op.writes) {
+      if (carries_over(write)) {
+        visit(write.before);
+      }
+    }
+  }
+
+  /// The op must work on the old bytes: they are needed for its results or for the value it writes.
+  bool carries_over(const Write& write) const {
+    return !write.full && write.before != kNone && held_.count(write.before) > 0 &&
+           (!write.state || held_.count(write.after) > 0);
+  }
+
+  void run_op(OpId id) {
+    const Op& op = tape_.ops()[static_cast<size_t>(id)];
+    std::unordered_map<ValueId, c10::Storage> written;
+    for (const Write& write : op.writes) {
+      written.emplace(write.before, writable(write));
+    }
+    torch::jit::Stack stack = build_stack(op, written);
+    call(id, op, stack);
+    bind_results(id, op, stack, written);
+    for_each_use(op, [&](ValueId value) {
+      Held& entry = held(value);
+      if (--entry.uses == 0 && !entry.wanted) {
+        entry.storage = c10::Storage();
+      }
+    });
+  }
+
+  /// A storage that the op may overwrite: the old bytes themselves if nobody else needs them, or a copy, or new bytes.
+  c10::Storage writable(const Write& write) {
+    if (!carries_over(write)) {
+      return tape::new_storage(tape_.value(write.before).nbytes);
+    }
+    Held& before = held(write.before);
+    const bool wanted = before.wanted || (request_.wanted && request_.wanted(write.before));
+    return before.ours && !wanted ? before.storage : tape::copy_storage(before.storage);
+  }
+
+  torch::jit::Stack build_stack(const Op& op, const std::unordered_map<ValueId, c10::Storage>& written) {
+    torch::jit::Stack stack(op.args.begin(), op.args.end());
+    const auto tensor_of = [&](const TensorArg& arg) {
+      if (arg.value == kNone) {
+        return at::Tensor();
+      }
+      if (const auto own = written.find(arg.value); own != written.end()) {
+        return arg.geometry.over(own->second);
+      }
+      if (!op.reads(arg)) {
+        // Only the shape is looked at: no bytes are needed.
+        return arg.geometry.over(c10::Storage(c10::Storage::use_byte_size_t(),
+                                              static_cast<size_t>(tape_.value(arg.value).nbytes),
+                                              at::DataPtr(nullptr, at::kCPU)));
+      }
+      return arg.geometry.over(held(arg.value).storage);
+    };
+    auto arg = op.tensors.begin();
+    auto list = op.lists.begin();
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (list != op.lists.end() && list->arg == i) {
+        stack[i] = list->optional ? build_list<c10::optional<at::Tensor>>(*list, arg, op.tensors.end(), tensor_of)
+                                  : build_list<at::Tensor>(*list, arg, op.tensors.end(), tensor_of);
+        ++list;
+      } else if (arg != op.tensors.end() && arg->arg == i) {
+        stack[i] = tensor_of(*arg++);
+      }
+    }
+    return stack;
+  }
+
+  template <class Element, class Iterator, class TensorOf>
+  static c10::IValue build_list(const tape::ListArg& list, Iterator& arg, Iterator end, const TensorOf& tensor_of) {
+    c10::List<Element> tensors;
+    tensors.resize(list.size);
+    for (; arg != end && arg->arg == list.arg; ++arg) {
+      tensors.set(static_cast<size_t>(arg->index), tensor_of(*arg));
+    }
+    return tensors;
+  }
+
+  void call(OpId id, const Op& op, torch::jit::Stack& stack) {
+    if (op.random) {
+      random_.prepare(*op.random);
+    }
+    try {
+      op.info->handle.callBoxed(stack);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::Error& error) {
+      throw ReplayError("replay: " + tape_.describe_op(id) + " failed when run again: " + error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      throw ReplayError("replay: " + tape_.describe_op(id) + " failed when run again: " + error.what());
+    }
+  }
+
+  void bind_results(OpId id, const Op& op, const torch::jit::Stack& stack,
+                    const std::unordered_map<ValueId, c10::Storage>& written) {
+    size_t next = 0;
+    const auto bind_output = [&](const at::Tensor& tensor) {
+      if (next >= op.outputs.size()) {
+        throw DeterminismError("replay: " + tape_.describe_op(id) + " gave " + std::to_string(op.outputs.size()) +
+                               " tensors when it was recorded and more when run again");
+      }
+      const tape::Output& output = op.outputs[next++];
+      if (output.value == kNone || tape_.value(output.value).producer != id) {
+        return;
+      }
+      check(id, output, tensor);
+      bind(output.value, tensor.storage());
+    };
+    for (const c10::IValue& result : stack) {
+      if (result.isTensor()) {
+        bind_output(result.toTensor());
+      } else if (result.isTensorList()) {
+        for (const at::Tensor& tensor : result.toTensorVector()) {
+          bind_output(tensor);
+        }
+      }
+    }
+    if (next != op.outputs.size()) {
+      throw DeterminismError("replay: " + tape_.describe_op(id) + " gave " + std::to_string(op.outputs.size()) +
+                             " tensors when it was recorded and " + std::to_string(next) + " when run again");
+    }
+    for (const Write& write : op.writes) {
+      bind(write.after, written.at(write.before));
+    }
+  }
+
+  void check(OpId id, const tape::Output& output, const at::Tensor& tensor) {
+    const bool plain = tensor.defined() && tape::is_plain(tensor);
+    const bool same = plain && (!request_.check_metadata || tape::Geometry::of(tensor) == output.geometry) &&
+                      static_cast<int64_t>(tensor.storage().nbytes()) == tape_.value(output.value).nbytes;
+    if (!same) {
+      throw DeterminismError("replay: " + tape_.describe_op(id) + " gave " + output.geometry.text() +
+                             " when it was recorded and " +
+                             (plain ? tape::Geometry::of(tensor).text() : std::string("another kind of tensor")) +
+                             " when run again; its shape must not depend on anything but its arguments");
+    }
+  }
+
+  void bind(ValueId id, const c10::Storage& storage) {
+    const auto entry = held_.find(id);
+    const bool wanted = request_.wanted && request_.wanted(id);
+    if (wanted) {
+      result_.values[id] = storage;
+    }
+    if (entry != held_.end()) {
+      entry->second.storage = storage;
+      entry->second.ours = true;
+      entry->second.wanted = entry->second.wanted || wanted;
+    }
+  }
+
+  tape::Tape& tape_;
+  const ReplayRequest& request_;
+  std::unordered_map<ValueId, Held> held_;
+  std::vector<OpId> needed_;
+  RandomReplay random_;
+  Replayed result_;
+};
+
+}  // namespace
+
+Replayed replay(tape::Tape& tape, const ReplayRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Replayed result = Replay(tape, request).run();
+  result.duration_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace encore::run

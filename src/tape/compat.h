@@ -1,0 +1,122 @@
+// Every difference between the LibTorch versions that Encore supports (1.13, 2.6, 2.14) lives in this file.
+#pragma once
+
+#include <cstring>
+
+#include <ATen/autocast_mode.h>
+#include <torch/version.h>
+
+#include <encore/error.h>
+
+#include "tape/torch.h"
+
+#define ENCORE_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+#if ENCORE_TORCH_AT_LEAST(2, 9)
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
+
+// c10::Allocator::allocate lost its const and gained a sibling in 2.1.
+#if ENCORE_TORCH_AT_LEAST(2, 1)
+#define ENCORE_ALLOCATE_CONST
+#define ENCORE_ALLOCATOR_COPY_DATA \
+  void copy_data(void* to, const void* from, std::size_t count) const override { std::memcpy(to, from, count); }
+#else
+#define ENCORE_ALLOCATE_CONST const
+#define ENCORE_ALLOCATOR_COPY_DATA
+#endif
+
+namespace encore::compat {
+
+inline void* data_of(const c10::Storage& storage) {
+#if ENCORE_TORCH_AT_LEAST(2, 1)
+  return storage.mutable_data();
+#else
+  return storage.data();
+#endif
+}
+
+inline bool autocast_on_cpu() {
+#if ENCORE_TORCH_AT_LEAST(2, 4)
+  return at::autocast::is_autocast_enabled(at::kCPU);
+#else
+  return at::autocast::is_cpu_enabled();
+#endif
+}
+
+inline at::ScalarType autocast_cpu_dtype() {
+#if ENCORE_TORCH_AT_LEAST(2, 4)
+  return at::autocast::get_autocast_dtype(at::kCPU);
+#else
+  return at::autocast::get_autocast_cpu_dtype();
+#endif
+}
+
+inline void set_autocast_on_cpu(bool enabled, at::ScalarType dtype) {
+#if ENCORE_TORCH_AT_LEAST(2, 4)
+  at::autocast::set_autocast_enabled(at::kCPU, enabled);
+  at::autocast::set_autocast_dtype(at::kCPU, dtype);
+#else
+  at::autocast::set_cpu_enabled(enabled);
+  at::autocast::set_autocast_cpu_dtype(dtype);
+#endif
+}
+
+/// Autocast on the CPU, on or off, while it lives.
+class AutocastCpu {
+ public:
+  AutocastCpu(bool enabled, at::ScalarType dtype) : enabled_(autocast_on_cpu()), dtype_(autocast_cpu_dtype()) {
+    at::autocast::increment_nesting();
+    set_autocast_on_cpu(enabled, dtype);
+  }
+  ~AutocastCpu() {
+    if (at::autocast::decrement_nesting() == 0) {
+      at::autocast::clear_cache();
+    }
+    set_autocast_on_cpu(enabled_, dtype_);
+  }
+  AutocastCpu(const AutocastCpu&) = delete;
+  AutocastCpu& operator=(const AutocastCpu&) = delete;
+
+ private:
+  bool enabled_;
+  at::ScalarType dtype_;
+};
+
+/// Graph nodes are held by std::shared_ptr, from 2.12 on by c10::intrusive_ptr.
+template <class Node, class... Args>
+auto make_node(Args&&... args) {
+#if ENCORE_TORCH_AT_LEAST(2, 12)
+  return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+#else
+  return std::make_shared<Node>(std::forward<Args>(args)...);
+#endif
+}
+
+struct DeviceBytes {
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+
+inline DeviceBytes device_bytes(c10::Device device) {
+#if ENCORE_TORCH_AT_LEAST(2, 9)
+  if (auto* allocator = c10::getDeviceAllocator(device.type()); allocator != nullptr && allocator->initialized()) {
+    const auto stats = allocator->getDeviceStats(device.index());
+    return {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak};
+  }
+#endif
+  throw SlotError("memory: this LibTorch keeps no allocator statistics for " + device.str());
+}
+
+inline void reset_device_peak(c10::Device device) {
+#if ENCORE_TORCH_AT_LEAST(2, 9)
+  if (auto* allocator = c10::getDeviceAllocator(device.type()); allocator != nullptr && allocator->initialized()) {
+    allocator->resetPeakStats(device.index());
+    return;
+  }
+#endif
+  throw SlotError("memory: this LibTorch keeps no allocator statistics for " + device.str());
+}
+
+}  // namespace encore::compat

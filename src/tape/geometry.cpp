@@ -1,0 +1,134 @@
+// Tensors as bytes and back.
+#include "tape/geometry.h"
+
+#include <cstring>
+#include <sstream>
+#include <typeinfo>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/CPUAllocator.h>
+#include <xxhash.h>
+
+#include "tape/compat.h"
+
+namespace encore::tape {
+
+Geometry Geometry::of(const at::Tensor& tensor) {
+  Geometry geometry;
+  geometry.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  geometry.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  geometry.offset = tensor.storage_offset();
+  geometry.dtype = tensor.scalar_type();
+  geometry.conj = tensor.is_conj();
+  geometry.neg = tensor.is_neg();
+  geometry.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  return geometry;
+}
+
+at::Tensor Geometry::over(const c10::Storage& storage) const {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                   c10::scalarTypeToTypeMeta(dtype));
+  impl->set_sizes_and_strides(sizes, strides);
+  impl->set_storage_offset(offset);
+  if (wrapped_number) {
+    impl->set_wrapped_number(true);
+  }
+  at::Tensor tensor(std::move(impl));
+  if (conj) {
+    tensor._set_conj(true);
+  }
+  if (neg) {
+    tensor._set_neg(true);
+  }
+  return tensor;
+}
+
+int64_t Geometry::numel() const {
+  int64_t count = 1;
+  for (const int64_t size : sizes) {
+    count *= size;
+  }
+  return count;
+}
+
+int64_t Geometry::nbytes() const {
+  return numel() * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+bool Geometry::covers(int64_t storage_nbytes) const {
+  if (offset != 0 || nbytes() != storage_nbytes) {
+    return false;
+  }
+  // Sorted by stride, a dense layout has each stride equal to the extent of the dimensions inside it.
+  c10::SmallVector<std::pair<int64_t, int64_t>, 5> dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != 1) {
+      dims.emplace_back(strides[i], sizes[i]);
+    }
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t expected = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != expected) {
+      return false;
+    }
+    expected *= size;
+  }
+  return true;
+}
+
+std::string Geometry::text() const {
+  std::ostringstream out;
+  out << c10::toString(dtype) << '[';
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    out << (i == 0 ? "" : ", ") << sizes[i];
+  }
+  out << ']';
+  return out.str();
+}
+
+bool Geometry::operator==(const Geometry& other) const {
+  return sizes == other.sizes && strides == other.strides && offset == other.offset && dtype == other.dtype &&
+         conj == other.conj && neg == other.neg;
+}
+
+bool is_plain(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  // Sparse, quantized, nested and wrapper tensors are subclasses of TensorImpl.
+  return typeid(*impl) == typeid(c10::TensorImpl) && impl->device().is_cpu() && impl->layout() == c10::kStrided &&
+         impl->has_storage() && !impl->is_inference() && !impl->key_set().has(c10::DispatchKey::ZeroTensor);
+}
+
+at::Tensor detached_alias(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+c10::Storage new_storage(int64_t nbytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), nbytes, c10::GetCPUAllocator(), /*resizable=*/true);
+}
+
+c10::Storage copy_storage(const c10::Storage& source) {
+  c10::Storage copy = new_storage(static_cast<int64_t>(source.nbytes()));
+  if (source.nbytes() > 0) {
+    std::memcpy(compat::data_of(copy), compat::data_of(source), source.nbytes());
+  }
+  return copy;
+}
+
+uint64_t hash_elements(const at::Tensor& tensor) {
+  const Geometry geometry = Geometry::of(tensor);
+  at::Tensor dense = tensor;
+  if (!geometry.conj && !geometry.neg && !tensor.is_non_overlapping_and_dense()) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    dense = tensor.contiguous();
+  } else if (geometry.conj || geometry.neg) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    dense = tensor.resolve_conj().resolve_neg().contiguous();
+  }
+  const auto* start = static_cast<const char*>(compat::data_of(dense.storage())) +
+                      dense.storage_offset() * static_cast<int64_t>(dense.element_size());
+  return XXH3_64bits(start, static_cast<size_t>(geometry.nbytes()));
+}
+
+}  // namespace encore::tape

@@ -1,0 +1,50 @@
+// How a tensor lies in its storage: enough to rebuild the tensor over another copy of the same bytes.
+#pragma once
+
+#include <string>
+
+#include "tape/torch.h"
+
+namespace encore::tape {
+
+struct Geometry {
+  c10::SmallVector<int64_t, 5> sizes;
+  c10::SmallVector<int64_t, 5> strides;
+  int64_t offset = 0;  // in elements
+  at::ScalarType dtype = at::kFloat;
+  bool conj = false;
+  bool neg = false;
+  bool wrapped_number = false;  // takes part in type promotion as a plain number does
+
+  static Geometry of(const at::Tensor& tensor);
+
+  /// A tensor of this geometry over `storage`, without history and with a version counter of its own.
+  at::Tensor over(const c10::Storage& storage) const;
+
+  /// True if the tensor fills a storage of `nbytes` exactly, each byte once.
+  bool covers(int64_t nbytes) const;
+
+  int64_t numel() const;
+  int64_t nbytes() const;
+  std::string text() const;  // "float[8, 256]"
+
+  bool operator==(const Geometry& other) const;
+  bool operator!=(const Geometry& other) const { return !(*this == other); }
+};
+
+/// True for what the tape can rebuild from bytes: plain strided CPU tensors. Everything else is kept as it is.
+bool is_plain(const at::Tensor& tensor);
+
+/// The same bytes and version counter, without history: safe to hold from inside the graph.
+at::Tensor detached_alias(const at::Tensor& tensor);
+
+/// A new CPU storage of `nbytes`, its bytes not set.
+c10::Storage new_storage(int64_t nbytes);
+
+/// A new CPU storage with the bytes of `source`.
+c10::Storage copy_storage(const c10::Storage& source);
+
+/// A 64-bit hash of the tensor's elements, in their order.
+uint64_t hash_elements(const at::Tensor& tensor);
+
+}  // namespace encore::tape

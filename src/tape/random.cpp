@@ -1,0 +1,47 @@
+// Generator states as plain data, outside the tensor allocator.
+#include "tape/random.h"
+
+#include <cstring>
+
+namespace encore::tape {
+namespace {
+
+at::CPUGeneratorImpl* impl_of(const at::Generator& generator) {
+  return at::check_generator<at::CPUGeneratorImpl>(generator);
+}
+
+}  // namespace
+
+RandomState::RandomState(at::Generator generator) : generator_(std::move(generator)) {
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  at::CPUGeneratorImpl* impl = impl_of(generator_);
+  engine_ = impl->engine().data();
+  next_float_ = impl->next_float_normal_sample();
+  next_double_ = impl->next_double_normal_sample();
+}
+
+bool RandomState::moved_on() const {
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  at::CPUGeneratorImpl* impl = impl_of(generator_);
+  const at::mt19937_data_pod now = impl->engine().data();
+  return now.left_ != engine_.left_ || now.next_ != engine_.next_ || now.seed_ != engine_.seed_ ||
+         now.state_ != engine_.state_ || impl->next_float_normal_sample() != next_float_ ||
+         impl->next_double_normal_sample() != next_double_;
+}
+
+void RandomState::restore() const {
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  at::CPUGeneratorImpl* impl = impl_of(generator_);
+  at::mt19937 engine;
+  engine.set_data(engine_);
+  impl->set_engine(engine);
+  impl->set_next_float_normal_sample(next_float_);
+  impl->set_next_double_normal_sample(next_double_);
+}
+
+std::unique_lock<std::recursive_mutex> lock_random_ops() {
+  static auto* mutex = new std::recursive_mutex;
+  return std::unique_lock<std::recursive_mutex>(*mutex);
+}
+
+}  // namespace encore::tape

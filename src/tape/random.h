@@ -1,0 +1,31 @@
+// The state of a CPU random generator, taken, compared and put back.
+#pragma once
+
+#include "tape/torch.h"
+
+namespace encore::tape {
+
+class RandomState {
+ public:
+  /// The state of `generator` now. Throws for a generator that is not on the CPU.
+  explicit RandomState(at::Generator generator);
+
+  /// True if the generator is no longer in this state.
+  bool moved_on() const;
+
+  /// Puts the generator back into this state.
+  void restore() const;
+
+  const at::Generator& generator() const { return generator_; }
+
+ private:
+  mutable at::Generator generator_;  // its mutex is not const
+  at::mt19937_data_pod engine_;
+  decltype(std::declval<at::CPUGeneratorImpl>().next_float_normal_sample()) next_float_;
+  decltype(std::declval<at::CPUGeneratorImpl>().next_double_normal_sample()) next_double_;
+};
+
+/// Held from before a random op until after it: two threads that draw from one generator at once could not be replayed.
+std::unique_lock<std::recursive_mutex> lock_random_ops();
+
+}  // namespace encore::tape

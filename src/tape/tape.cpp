@@ -1,0 +1,373 @@
+// Recording: from boxed calls to ops and values.
+#include "tape/tape.h"
+
+#include <xxhash.h>
+
+#include <encore/error.h>
+
+#include "tape/compat.h"
+
+namespace encore::tape {
+namespace {
+
+uint64_t hash_bytes(const c10::Storage& storage) {
+  return XXH3_64bits(compat::data_of(storage), storage.nbytes());
+}
+
+bool contains(const std::vector<size_t>& list, size_t item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+/// Objects with state of their own, streams and the like: the same argument may not mean the same thing later.
+bool can_be_passed_again(const c10::IValue& value) {
+  return !(value.isObject() || value.isCapsule() || value.isPyObject() || value.isStorage() || value.isStream() ||
+           value.isFuture() || value.isRRef());
+}
+
+/// Script code may go on to change a list that it passed; a list made for this call is ours alone.
+c10::IValue own_argument(const c10::IValue& value) {
+  const bool shared_list = value.isList() && value.use_count() > 1;
+  return shared_list ? value.deepcopy() : value;
+}
+
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor(), kNone);
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    int32_t index = 0;
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor()) {
+        visit(element.toTensor(), index);
+      }
+      ++index;
+    }
+  }
+}
+
+bool is_training(const OpInfo& info, c10::ArrayRef<const c10::IValue> args) {
+  return !info.training_arg.has_value() || args[*info.training_arg].toBool();
+}
+
+}  // namespace
+
+bool Op::reads(const TensorArg& arg) const {
+  if (arg.shape_only || arg.value == kNone) {
+    return false;
+  }
+  for (const Write& write : writes) {
+    if (write.before == arg.value && (write.full || write.state)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool StorageRecord::changed_unseen() const {
+  return counter.enabled() && static_cast<int64_t>(counter.current_version()) != version;
+}
+
+Tape::Tape(std::string name) : name_(std::move(name)) {}
+Tape::~Tape() = default;
+
+ValueId Tape::add_value(Value value) {
+  values_.push_back(std::move(value));
+  return static_cast<ValueId>(values_.size() - 1);
+}
+
+ValueId Tape::add_storage(const at::Tensor& tensor, Value value) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto index = static_cast<int32_t>(storages_.size());
+  value.storage = index;
+  value.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+  const ValueId id = add_value(std::move(value));
+  StorageRecord record{tensor.storage().getWeakStorageImpl(), impl->version_counter(), 0, id};
+  record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  storages_.push_back(std::move(record));
+  by_storage_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
+  return id;
+}
+
+ValueId Tape::find(const at::Tensor& tensor) const {
+  if (!is_plain(tensor)) {
+    return kNone;
+  }
+  const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
+  if (hit == by_storage_.end()) {
+    return kNone;
+  }
+  const StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  return record.changed_unseen() ? kNone : record.current;
+}
+
+/// The tensor's value, known from here on: what no recorded op made, or was changed unseen, comes from outside.
+ValueId Tape::touch(const at::Tensor& tensor) {
+  Value outside;
+  outside.source = true;
+  const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
+  if (hit == by_storage_.end()) {
+    return add_storage(tensor, std::move(outside));
+  }
+  StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  if (record.changed_unseen()) {
+    outside.storage = hit->second;
+    outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+    record.version = static_cast<int64_t>(record.counter.current_version());
+    record.current = add_value(std::move(outside));
+  }
+  return record.current;
+}
+
+ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
+  const ValueId id = touch(tensor);
+  Value& value = this->value(id);
+  if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
+    value.factory_hash.reset();
+    value.opaque = true;
+  }
+  if ((value.source || (value.opaque && keep_constants)) && !value.strong) {
+    value.strong = tensor.storage();
+  }
+  ++value.reads;
+  return id;
+}
+
+PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only) {
+  PendingOp pending;
+  pending.watched_only = watched_only;
+  Op& op = pending.op;
+  op.info = &info;
+  op.opaque = !info.replayable;
+  op.args.reserve(args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    const c10::IValue& arg = args[i];
+    op.opaque = op.opaque || !can_be_passed_again(arg);
+    if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) {
+      op.args.emplace_back();
+      if (!arg.isTensor()) {
+        op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
+      }
+      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index); });
+    } else {
+      op.args.push_back(own_argument(arg));
+    }
+  }
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool state = contains(info.state_writes, i) && is_training(info, args);
+    if (state || contains(info.writes, i)) {
+      for_each_tensor(args[i], [&](const at::Tensor& tensor, int32_t) { before_write(pending, tensor, state); });
+    }
+  }
+  return pending;
+}
+
+void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index) {
+  Op& op = pending.op;
+  if (!tensor.defined()) {
+    op.tensors.push_back({arg, index, kNone, false, false, {}});
+    return;
+  }
+  if (!is_plain(tensor)) {
+    op.opaque = true;
+    return;
+  }
+  const OpInfo& info = *op.info;
+  TensorArg entry{arg, index, kNone, info.factory || info.metadata_only, false, Geometry::of(tensor)};
+  const bool overwritten = contains(info.writes, arg) && info.overwrites &&
+                           entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
+  const bool state = contains(info.state_writes, arg);
+  entry.counted = !entry.shape_only && !overwritten && !state;
+  entry.value = entry.counted ? read(tensor, !pending.watched_only) : touch(tensor);
+  op.tensors.push_back(std::move(entry));
+}
+
+void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state) {
+  if (!tensor.defined() || !is_plain(tensor)) {
+    return;
+  }
+  const ValueId before = touch(tensor);
+  const int32_t storage = this->value(before).storage;
+  for (const PendingOp::PendingWrite& write : pending.writes) {
+    if (write.storage == storage) {
+      return;
+    }
+  }
+  Value& value = this->value(before);
+  const StorageRecord& record = storages_[static_cast<size_t>(storage)];
+  pending.writes.push_back({storage, before, Geometry::of(tensor), state, record.version});
+  if (pending.op.info->metadata_only || !value.is_constant()) {
+    return;
+  }
+  // The op's own reading does not count, unless it returns more than what it writes.
+  const auto own_reads = std::count_if(pending.op.tensors.begin(), pending.op.tensors.end(),
+                                       [&](const TensorArg& arg) { return arg.value == before && arg.counted; });
+  const OpInfo& info = *pending.op.info;
+  const bool needed = value.reads > own_reads || (own_reads > 0 && info.num_returns > info.writes.size());
+  if ((needed && dropped_ > 0) || (pending.watched_only && value.source)) {
+    value.strong = copy_storage(tensor.storage());
+    value.copied = true;
+  } else {
+    value.strong = c10::Storage();
+    value.lost = true;
+    lost_ += needed ? 1 : 0;
+  }
+}
+
+void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
+  StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
+  const int64_t version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  record.version = version;
+  if (op.info->metadata_only && !op.info->moves_storage) {
+    return;
+  }
+  const Value before = value(write.before);
+  const auto storage = record.weak.lock();
+  const auto nbytes = storage ? static_cast<int64_t>(storage->nbytes()) : before.nbytes;
+  Write entry{write.before, kNone, false, write.state};
+  entry.full = (write.state ? op.info->state_overwritten : op.info->overwrites) && write.geometry.covers(nbytes) &&
+               nbytes == before.nbytes;
+  Value after;
+  after.producer = id;
+  after.storage = write.storage;
+  after.nbytes = nbytes;
+  after.base = entry.full ? kNone : write.before;
+  after.source = before.source;
+  after.opaque = !before.source && (op.opaque || op.info->moves_storage || (before.opaque && !entry.full));
+  after.uninitialised = before.uninitialised && !entry.full;
+  if (after.source && storage) {
+    after.strong = c10::Storage(storage);
+  }
+  entry.after = record.current = add_value(std::move(after));
+  op.writes.push_back(entry);
+}
+
+Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
+  if (!tensor.defined() || !is_plain(tensor)) {
+    return {};
+  }
+  Output output{kNone, Geometry::of(tensor)};
+  const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
+  if (hit != by_storage_.end()) {
+    output.value = touch(tensor);
+    return output;
+  }
+  Value made;
+  made.producer = id;
+  made.uninitialised = op.info->uninitialised;
+  made.opaque = op.opaque || made.uninitialised;
+  if (op.info->factory && !made.opaque) {
+    made.factory_hash = hash_bytes(tensor.storage());
+  }
+  output.value = add_storage(tensor, std::move(made));
+  return output;
+}
+
+OpId Tape::end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque) {
+  const auto id = static_cast<OpId>(ops_.size());
+  ops_.push_back(std::move(pending.op));
+  Op& op = ops_.back();
+  op.opaque = op.opaque || opaque;
+  for (const c10::IValue& output : outputs) {
+    for_each_tensor(output, [&](const at::Tensor& tensor, int32_t) {
+      op.opaque = op.opaque || (tensor.defined() && !is_plain(tensor));
+    });
+  }
+  for (const PendingOp::PendingWrite& write : pending.writes) {
+    after_write(id, op, write);
+  }
+  for (const c10::IValue& output : outputs) {
+    for_each_tensor(output,
+                    [&](const at::Tensor& tensor, int32_t) { op.outputs.push_back(add_output(id, op, tensor)); });
+  }
+  return id;
+}
+
+void Tape::abort(PendingOp&& pending) {
+  for (const PendingOp::PendingWrite& write : pending.writes) {
+    StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
+    if (const auto storage = record.weak.lock()) {
+      Value unknown;
+      unknown.source = true;
+      unknown.storage = write.storage;
+      unknown.nbytes = static_cast<int64_t>(storage->nbytes());
+      record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+      record.current = add_value(std::move(unknown));
+    }
+  }
+}
+
+c10::Storage Tape::resident(ValueId id) const {
+  const Value& value = this->value(id);
+  if (value.copied || value.retained) {
+    return value.copied ? value.strong : value.retained;
+  }
+  const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
+  if (record.current == id && !record.changed_unseen()) {
+    return value.strong ? value.strong : c10::Storage(record.weak.lock());
+  }
+  if (value.is_constant()) {
+    throw ChangedError("replay: " + describe_source(id) +
+                       " was changed in place after it was used; backward needs it as it was. Change it after backward, "
+                       "or change a clone");
+  }
+  return c10::Storage();
+}
+
+bool Tape::can_be_replayed(ValueId id) const {
+  if (value(id).is_constant()) {
+    return false;
+  }
+  if (lost_ == 0) {
+    return true;
+  }
+  std::vector<ValueId> open = {id};
+  std::vector<bool> seen(values_.size());
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    const Value& value = this->value(next);
+    if (seen[static_cast<size_t>(next)]) {
+      continue;
+    }
+    seen[static_cast<size_t>(next)] = true;
+    if (value.lost) {
+      return false;
+    }
+    if (value.is_constant()) {
+      continue;
+    }
+    const Op& op = ops_[static_cast<size_t>(value.producer)];
+    for (const TensorArg& arg : op.tensors) {
+      if (op.reads(arg)) {
+        open.push_back(arg.value);
+      }
+    }
+    if (value.base != kNone) {
+      open.push_back(value.base);
+    }
+  }
+  return true;
+}
+
+void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
+  value(id).retained = std::move(storage);
+  value(id).claims = claims;
+  retained_.push_back(id);
+}
+
+void Tape::settle(ValueId id) {
+  if (--value(id).claims == 0) {
+    value(id).retained = c10::Storage();
+  }
+}
+
+void Tape::release_retained() {
+  for (const ValueId id : retained_) {
+    value(id).retained = c10::Storage();
+    value(id).claims = 0;
+  }
+  retained_.clear();
+  ++epoch_;
+}
+
+}  // namespace encore::tape

@@ -1,0 +1,188 @@
+// What was recorded: ops, the values they read, wrote and made, and where each value can still be found.
+//
+// A value is a storage at a version: views share it, in-place ops make the next one. The tape holds values that ops made
+// weakly, so that recording keeps nothing alive, and strongly only what it could not make again: tensors from outside,
+// constants written behind ATen's back, and copies of outside tensors taken before a recorded op changed them.
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "tape/geometry.h"
+#include "tape/op_info.h"
+#include "tape/random.h"
+#include "tape/torch.h"
+
+namespace encore::tape {
+
+using ValueId = int32_t;
+using OpId = int32_t;
+constexpr int32_t kNone = -1;
+
+struct Value {
+  OpId producer = kNone;   // kNone: from outside
+  ValueId base = kNone;    // the version of this storage that the producer wrote over, where its bytes carry over
+  int32_t storage = kNone; // index into the tape's storages
+  int64_t nbytes = 0;
+  int32_t reads = 0;       // by recorded ops that may be replayed
+
+  bool source = false;         // from outside: never replayed, only checked for change
+  bool opaque = false;         // its producer cannot run again: kept as a constant once an op reads it
+  bool uninitialised = false;  // opaque because nobody recorded its bytes being set
+  bool lost = false;           // a source whose bytes were overwritten while nobody needed them
+  bool copied = false;         // `strong` is a copy of our own, made before the storage was overwritten
+  std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
+
+  c10::Storage strong;     // sources, constants, copies
+  c10::Storage retained;   // brought back by replay, until every claim on it is settled
+  int32_t claims = 0;
+
+  bool is_constant() const { return source || opaque; }
+};
+
+/// A tensor argument of an op; the argument's place in the boxed call is empty.
+struct TensorArg {
+  size_t arg = 0;
+  int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
+  ValueId value = kNone;
+  bool shape_only = false;  // the op looks at its shape, never at its bytes
+  bool counted = false;     // among the value's reads
+  Geometry geometry;
+};
+
+/// A list of tensors as an argument: its tensors are TensorArgs, the rest of its places are empty.
+struct ListArg {
+  size_t arg = 0;
+  size_t size = 0;
+  bool optional = false;  // of optional tensors
+};
+
+struct Write {
+  ValueId before = kNone;
+  ValueId after = kNone;
+  bool full = false;   // every byte is set: what was there before does not matter
+  bool state = false;  // the op's other results do not depend on what was there before
+};
+
+struct Output {
+  ValueId value = kNone;  // kNone: undefined, or no plain tensor
+  Geometry geometry;
+};
+
+struct Op {
+  const OpInfo* info = nullptr;
+  std::vector<c10::IValue> args;
+  std::vector<TensorArg> tensors;
+  std::vector<ListArg> lists;
+  std::vector<Write> writes;
+  std::vector<Output> outputs;
+  std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
+  int64_t duration_ns = 0;
+  bool opaque = false;
+
+  bool reads(const TensorArg& arg) const;  // false where only the shape, or nothing, of the argument matters
+};
+
+/// Where a storage stands: which value its bytes are now, if nobody wrote to them unseen.
+struct StorageRecord {
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak;
+  c10::VariableVersion counter;
+  int64_t version = 0;
+  ValueId current = kNone;
+
+  bool changed_unseen() const;
+};
+
+/// An op between its start and its end.
+struct PendingOp {
+  Op op;
+  struct PendingWrite {
+    int32_t storage;
+    ValueId before;
+    Geometry geometry;
+    bool state;
+    int64_t version_before;
+  };
+  std::vector<PendingWrite> writes;
+  bool watched_only = false;
+};
+
+/// Not thread-safe by itself: callers hold mutex().
+class Tape {
+ public:
+  explicit Tape(std::string name);
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  std::recursive_mutex& mutex() { return mutex_; }
+  const std::string& name() const { return name_; }
+
+  /// Notes the arguments of an op that is about to run. Copies outside tensors that it will overwrite and that are needed.
+  /// `watched_only`: the op will never be replayed, so its constants need not be kept, but every outside tensor that it
+  /// overwrites is copied, for its function to be called again on.
+  PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only);
+
+  /// Notes its results; `outputs` are the last values of the boxed call's stack.
+  OpId end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque);
+
+  /// The op threw: what it wrote to is unknown from here on.
+  void abort(PendingOp&& pending);
+
+  /// The value that the tensor's bytes are now, or kNone if the tape does not know them.
+  ValueId find(const at::Tensor& tensor) const;
+
+  /// Where the value's bytes are now, or an empty storage. Throws ChangedError for a source that changed unseen.
+  c10::Storage resident(ValueId id) const;
+
+  /// True if the value can be had again without being kept: nothing that its replay needs is lost.
+  bool can_be_replayed(ValueId id) const;
+
+  /// Lets go of everything that replay brought back.
+  void release_retained();
+  /// Holds a value that replay brought back until `claims` users have settled.
+  void retain(ValueId id, c10::Storage storage, int32_t claims);
+  /// One user of a retained value is done with it.
+  void settle(ValueId id);
+  /// Counts release_retained() calls: claims from before the last one are void.
+  int64_t epoch() const { return epoch_; }
+
+  const std::deque<Op>& ops() const { return ops_; }
+  StorageRecord& storage(int32_t index) { return storages_[static_cast<size_t>(index)]; }
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
+  size_t num_values() const { return values_.size(); }
+  int64_t num_dropped() const { return dropped_; }
+  void count_dropped(int64_t delta) { dropped_ += delta; }
+
+  /// "aten::mul.Tensor (op 3 of 'block')", for messages.
+  std::string describe_op(OpId id) const;
+  /// "Float[8, 4], argument 'weight' of aten::addmm (op 1 of 'block')".
+  std::string describe_source(ValueId id) const;
+
+  /// The whole tape as text, the same on every run.
+  std::string dump() const;
+
+ private:
+  ValueId read(const at::Tensor& tensor, bool keep_constants);
+  ValueId touch(const at::Tensor& tensor);
+  ValueId add_value(Value value);
+  ValueId add_storage(const at::Tensor& tensor, Value value);
+  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index);
+  void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
+  void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
+  Output add_output(OpId id, Op& op, const at::Tensor& tensor);
+
+  std::string name_;
+  mutable std::recursive_mutex mutex_;
+  std::deque<Op> ops_;
+  std::deque<Value> values_;
+  std::vector<StorageRecord> storages_;
+  std::unordered_map<const c10::StorageImpl*, int32_t> by_storage_;
+  std::vector<ValueId> retained_;
+  int64_t dropped_ = 0;  // handles that hold nothing: as long as there are any, replay may be asked for
+  int64_t lost_ = 0;
+  int64_t epoch_ = 0;
+};
+
+}  // namespace encore::tape
