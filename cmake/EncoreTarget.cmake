@@ -22,6 +22,8 @@ function(encore_target name)
     target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
     separate_arguments(torch_flags NATIVE_COMMAND "${TORCH_CXX_FLAGS}")
     target_compile_options(${name} PRIVATE ${torch_flags})
+    # Some of LibTorch's classes have other members without NDEBUG than the ones its binaries were built with.
+    target_compile_definitions(${name} PRIVATE NDEBUG)
     target_link_libraries(${name} PRIVATE PkgConfig::XXHASH)
   endif()
   if(ENCORE_SANITIZE)

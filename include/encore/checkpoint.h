@@ -36,8 +36,8 @@ enum class DeterminismCheck {
 struct CheckpointOptions {
   std::string name;  ///< shows in paths, messages and reports
   Recompute recompute = Recompute::kReplay;
-  /// Random ops draw the same numbers again. If false, kReplay keeps what random ops made, and kRerun refuses a function
-  /// that draws any.
+  /// Random ops draw the same numbers again. If false, kReplay keeps what random ops made, and kRerun refuses a
+  /// function that draws any.
   bool preserve_rng_state = true;
   DeterminismCheck determinism_check = DeterminismCheck::kMetadata;
   /// kRerun: stop calling the function again as soon as all that is needed is there.
@@ -69,7 +69,8 @@ class ENCORE_API CheckpointCall {
   std::unique_ptr<Impl> impl_;
 };
 
-/// False where nothing would be saved, so that the function just runs: gradients off, or inside a function called again.
+/// False where nothing would be saved, so that the function just runs: gradients off, or inside a function called
+/// again.
 ENCORE_API bool is_worth_recording();
 ENCORE_API void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments);
 
@@ -87,11 +88,13 @@ auto rerunner(const F& f, const Args&... args) {
   auto stored = std::make_shared<std::tuple<F, std::tuple<std::decay_t<const Args>...>>>(f, std::make_tuple(args...));
   const auto ignore = [] {};
   // The inputs are held by the region that made them; here only their places.
-  for_each_tensor(std::get<1>(*stored), [](at::Tensor& tensor) { tensor = at::Tensor(); }, ignore);
+  for_each_tensor(
+      std::get<1>(*stored), [](at::Tensor& tensor) { tensor = at::Tensor(); }, ignore);
   return [stored, ignore](const std::vector<at::Tensor>& tensors) {
     auto arguments = std::get<1>(*stored);
     size_t next = 0;
-    for_each_tensor(arguments, [&](at::Tensor& tensor) { tensor = tensors[next++]; }, ignore);
+    for_each_tensor(
+        arguments, [&](at::Tensor& tensor) { tensor = tensors[next++]; }, ignore);
     std::apply([&](auto&... each) { static_cast<void>(call(std::get<0>(*stored), each...)); }, arguments);
   };
 }
@@ -110,7 +113,9 @@ decltype(auto) call_checkpointed(const CheckpointOptions& options, F& f, Args&&.
     checkpoint_call = std::make_unique<CheckpointCall>(options);
   } else if constexpr (std::is_copy_constructible_v<F> && (std::is_copy_constructible_v<std::decay_t<Args>> && ...)) {
     std::vector<at::Tensor> inputs;
-    (for_each_tensor(std::as_const(args), [&](const at::Tensor& tensor) { inputs.push_back(tensor); }, [] {}), ...);
+    (for_each_tensor(
+         std::as_const(args), [&](const at::Tensor& tensor) { inputs.push_back(tensor); }, [] {}),
+     ...);
     checkpoint_call = std::make_unique<CheckpointCall>(options, inputs, rerunner<F>(f, args...));
   } else {
     checkpoint_call = std::make_unique<CheckpointCall>(options, std::vector<at::Tensor>(), nullptr);
@@ -133,8 +138,8 @@ decltype(auto) call_checkpointed(const CheckpointOptions& options, F& f, Args&&.
 
 }  // namespace detail
 
-/// A function that is checkpointed each time it is called; it has the signature of the function it was made from. Copies
-/// may be stored and called from several threads, as far as the function itself may be.
+/// A function that is checkpointed each time it is called; it has the signature of the function it was made from.
+/// Copies may be stored and called from several threads, as far as the function itself may be.
 template <class F>
 class Checkpointed {
  public:
@@ -152,7 +157,8 @@ class Checkpointed {
 
 /// `checkpoint(options, f)`: f, checkpointed. `f` is a function, a functor, a module holder or a pointer to a module.
 /// Parameters and tensors that f captures get their gradients too. Calling it with no argument, or with an undefined
-/// tensor, throws InvalidArgument; so does a function whose result can't have a gradient. With gradients off it just runs.
+/// tensor, throws InvalidArgument; so does a function whose result can't have a gradient. With gradients off it just
+/// runs.
 template <class F>
 auto checkpoint(CheckpointOptions options, F&& f) {
   return Checkpointed<std::decay_t<F>>(std::move(options), std::forward<F>(f));

@@ -2,8 +2,8 @@
 //
 // CPU bytes are counted at the allocator: every byte that a CPU tensor's storage asks for, by any thread. The process's
 // CPU allocator slot is taken over by the first call of anything here, for the rest of the process; tensors made before
-// it are freed as they always were and are not counted. Memory that libraries take for themselves (BLAS, oneDNN scratch,
-// thread pools) is not a tensor's and is not counted either.
+// it are freed as they always were and are not counted. Memory that libraries take for themselves (BLAS, oneDNN
+// scratch, thread pools) is not a tensor's and is not counted either.
 #pragma once
 
 #include <cstdint>

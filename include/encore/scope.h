@@ -1,7 +1,8 @@
 // Records what happens in a scope, under a policy.
 //
-// The first scope (or checkpoint) of a process takes LibTorch's autograd engine slot, for the rest of the process: that is
-// where LibTorch asks how to save a tensor. In a process where it is taken already, as in Python, SlotError is thrown.
+// The first scope (or checkpoint) of a process takes LibTorch's autograd engine slot, for the rest of the process: that
+// is where LibTorch asks how to save a tensor. In a process where it is taken already, as in Python, SlotError is
+// thrown.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,10 @@ struct ScopeStats {
   int64_t bytes_kept = 0;
   int64_t values_dropped = 0;
   int64_t bytes_dropped = 0;
-  int64_t replays = 0;         ///< times that something was brought back
+  int64_t replays = 0;  ///< times that something was brought back
   int64_t ops_replayed = 0;
   int64_t replay_ns = 0;
-  int64_t marked_but_kept = 0; ///< calls of checkpoint(tensor) with nothing to recompute it from
+  int64_t marked_but_kept = 0;  ///< calls of checkpoint(tensor) with nothing to recompute it from
 };
 
 /// While it lives, the ops of this thread are recorded, and what autograd saves is kept or recomputed by the policy.
@@ -52,8 +53,8 @@ class ENCORE_API Scope {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Marks one value for recomputation, whatever the scope's policy says, and returns it. What comes from outside the scope
-/// can't be recomputed: it stays, and the scope's stats say so. Throws ScopeError outside a scope.
+/// Marks one value for recomputation, whatever the scope's policy says, and returns it. What comes from outside the
+/// scope can't be recomputed: it stays, and the scope's stats say so. Throws ScopeError outside a scope.
 ENCORE_API at::Tensor checkpoint(const at::Tensor& tensor);
 
 /// checkpoint(tensor) if its storage has strictly more than `threshold_bytes`.

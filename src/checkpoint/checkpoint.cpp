@@ -56,9 +56,10 @@ CheckpointCall::~CheckpointCall() = default;
 void CheckpointCall::finish(const Seen& results) {
   impl_->open.close(impl_->who);
   if (results.differentiable == 0 && results.unknown == 0) {
-    throw InvalidArgument(impl_->who +
-                          ": the function returned nothing that can have a gradient; return a tensor of a floating-point "
-                          "or complex type, or call the function without checkpoint");
+    throw InvalidArgument(
+        impl_->who +
+        ": the function returned nothing that can have a gradient; return a tensor of a floating-point "
+        "or complex type, or call the function without checkpoint");
   }
   if (impl_->frame) {
     impl_->frame->end();

@@ -40,7 +40,8 @@ OpenRegion::~OpenRegion() {
 
 bool OpenRegion::is_open() const {
   const auto recorder = weak_recorder_.lock();
-  return recorder && std::find(recorder->regions().begin(), recorder->regions().end(), region_) != recorder->regions().end();
+  return recorder &&
+         std::find(recorder->regions().begin(), recorder->regions().end(), region_) != recorder->regions().end();
 }
 
 void OpenRegion::shut() {
@@ -69,7 +70,8 @@ void OpenRegion::close(const std::string& who) {
     throw ScopeError(who + ": ended on another thread than the one that began it; end it there");
   }
   if (!is_open()) {
-    throw ScopeError(who + ": ended already, by itself or with a scope around it; end each scope once, innermost first");
+    throw ScopeError(who +
+                     ": ended already, by itself or with a scope around it; end each scope once, innermost first");
   }
   const auto recorder = weak_recorder_.lock();
   if (recorder->regions().back() != region_) {

@@ -11,12 +11,26 @@
 namespace encore {
 namespace {
 
-constexpr std::array<std::string_view, 20> kMatmuls = {
-    "aten::mm",          "aten::addmm",        "aten::bmm",           "aten::baddbmm",
-    "aten::addbmm",      "aten::mv",           "aten::addmv",         "aten::dot",
-    "aten::vdot",        "aten::linear",       "aten::convolution",   "aten::_convolution",
-    "aten::mkldnn_convolution", "aten::mkldnn_linear", "aten::_trilinear", "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_efficient_attention", "aten::_scaled_dot_product_flash_attention", "aten::mkldnn_rnn_layer", "aten::convolution_overrideable"};
+constexpr std::array<std::string_view, 20> kMatmuls = {"aten::mm",
+                                                       "aten::addmm",
+                                                       "aten::bmm",
+                                                       "aten::baddbmm",
+                                                       "aten::addbmm",
+                                                       "aten::mv",
+                                                       "aten::addmv",
+                                                       "aten::dot",
+                                                       "aten::vdot",
+                                                       "aten::linear",
+                                                       "aten::convolution",
+                                                       "aten::_convolution",
+                                                       "aten::mkldnn_convolution",
+                                                       "aten::mkldnn_linear",
+                                                       "aten::_trilinear",
+                                                       "aten::_scaled_dot_product_flash_attention_for_cpu",
+                                                       "aten::_scaled_dot_product_efficient_attention",
+                                                       "aten::_scaled_dot_product_flash_attention",
+                                                       "aten::mkldnn_rnn_layer",
+                                                       "aten::convolution_overrideable"};
 
 std::string_view without_overload(std::string_view op) {
   return op.substr(0, op.find('.'));

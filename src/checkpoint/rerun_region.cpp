@@ -20,12 +20,13 @@ namespace {
 struct StopRerun {};
 
 torch::autograd::Edge stand_in_edge() {
-  return {compat::make_node<torch::autograd::Error>("encore: a graph that is only there to save tensors was differentiated",
-                                                    torch::autograd::edge_list()),
+  return {compat::make_node<torch::autograd::Error>(
+              "encore: a graph that is only there to save tensors was differentiated", torch::autograd::edge_list()),
           0};
 }
 
-/// Bytes of outside tensors that the function overwrites: as they were when it was first called, while it is called again.
+/// Bytes of outside tensors that the function overwrites: as they were when it was first called, while it is called
+/// again.
 class OverwrittenTensors {
  public:
   OverwrittenTensors(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
@@ -267,7 +268,8 @@ std::vector<at::Tensor> RerunFrame::inputs_again() const {
 
 void RerunFrame::rerun() {
   if (!again_) {
-    throw ReplayError(who() + ": the function or an argument can't be copied, so it can't be called again; use kReplay");
+    throw ReplayError(who() +
+                      ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   const record::Recorder::Aside aside;
   check_sources();
@@ -279,7 +281,8 @@ void RerunFrame::rerun() {
   const compat::AutocastCpu autocast(autocast_, autocast_dtype_);
 
   next_slot_ = 0;
-  missing_ = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
+  missing_ =
+      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
   {
     const auto tape = std::make_shared<tape::Tape>(options_.name);
     const auto recorder = std::make_shared<record::Recorder>(tape);

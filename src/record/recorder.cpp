@@ -51,8 +51,8 @@ class PlainlyKept final : public Saved {
 
   at::Tensor get() override {
     if (version_of(tensor_) != version_) {
-      throw ChangedError((where_.empty() ? std::string("checkpoint") : "checkpoint '" + where_ + "'") + ": the tensor " +
-                         tape::Geometry::of(tensor_).text() +
+      throw ChangedError((where_.empty() ? std::string("checkpoint") : "checkpoint '" + where_ + "'") +
+                         ": the tensor " + tape::Geometry::of(tensor_).text() +
                          " was changed in place after autograd saved it; backward needs it as it was. Change it after "
                          "backward, or change a clone");
     }
@@ -204,8 +204,8 @@ bool Recorder::is_recorded(const tape::OpInfo& info) const {
     return false;
   }
   // Inside a recorded op, autograd's in-place kernels clone what they overwrite and save the clone.
-  return recorded_depth_ == 0 || (recorded_depth_ == 1 && info.name == "aten::clone" && flights_.back()->info != nullptr &&
-                                  !flights_.back()->info->writes.empty());
+  return recorded_depth_ == 0 || (recorded_depth_ == 1 && info.name == "aten::clone" &&
+                                  flights_.back()->info != nullptr && !flights_.back()->info->writes.empty());
 }
 
 void Recorder::start(const at::RecordFunction& call) {
@@ -280,8 +280,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   const bool drew = flight.random != nullptr && flight.random->moved_on();
   flight.random_lock = {};
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-  const bool threw = std::uncaught_exceptions() > flight.exceptions ||
-                     call.outputs().size() < flight.info->num_returns;
+  const bool threw = std::uncaught_exceptions() > flight.exceptions || call.outputs().size() < flight.info->num_returns;
   if (threw) {
     tape_->abort(std::move(flight.pending));
     return;
@@ -330,7 +329,8 @@ std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tenso
 
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   rethrow_failure();
-  const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  const auto flight =
+      std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
   if (flight != flights_.rend() && !is_settled(**flight, tensor)) {
     auto deferred = std::make_shared<DeferredSave>(tensor);
     (*flight)->saves.push_back(deferred);

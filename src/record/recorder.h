@@ -81,7 +81,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::shared_ptr<tape::Tape> tape_;
   std::vector<std::shared_ptr<Region>> regions_;
   std::vector<std::unique_ptr<Flight>> flights_;  // every call in flight, also those looked through
-  int recorded_depth_ = 0;                         // how many of them are recorded
+  int recorded_depth_ = 0;                        // how many of them are recorded
   std::exception_ptr failure_;
   std::function<void()> after_save_;
   Recorder* outer_ = nullptr;

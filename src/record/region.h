@@ -27,7 +27,8 @@ class Region {
 
   /// Autograd saves `tensor`, a value made inside this region.
   virtual std::shared_ptr<Saved> save(tape::ValueId value, const at::Tensor& tensor) = 0;
-  /// An op inside reads `tensor`, a value of this tape made before the region; `saved` is what its own region made of it.
+  /// An op inside reads `tensor`, a value of this tape made before the region; `saved` is what its own region made of
+  /// it.
   virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
   virtual bool has_entered(tape::ValueId value) const = 0;
 

@@ -238,7 +238,8 @@ class Replay {
     } catch (const Error&) {
       throw;
     } catch (const c10::Error& error) {
-      throw ReplayError("replay: " + tape_.describe_op(id) + " failed when run again: " + error.what_without_backtrace());
+      throw ReplayError("replay: " + tape_.describe_op(id) +
+                        " failed when run again: " + error.what_without_backtrace());
     } catch (const std::exception& error) {
       throw ReplayError("replay: " + tape_.describe_op(id) + " failed when run again: " + error.what());
     }

@@ -20,8 +20,10 @@
 // c10::Allocator::allocate lost its const and gained a sibling in 2.1.
 #if ENCORE_TORCH_AT_LEAST(2, 1)
 #define ENCORE_ALLOCATE_CONST
-#define ENCORE_ALLOCATOR_COPY_DATA \
-  void copy_data(void* to, const void* from, std::size_t count) const override { std::memcpy(to, from, count); }
+#define ENCORE_ALLOCATOR_COPY_DATA                                               \
+  void copy_data(void* to, const void* from, std::size_t count) const override { \
+    std::memcpy(to, from, count);                                                \
+  }
 #else
 #define ENCORE_ALLOCATE_CONST const
 #define ENCORE_ALLOCATOR_COPY_DATA

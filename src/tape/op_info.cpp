@@ -27,8 +27,9 @@ constexpr std::array<std::string_view, 12> kOverwriting = {
     "aten::copy_",   "aten::fill_",        "aten::zero_",      "aten::bernoulli_", "aten::normal_",    "aten::uniform_",
     "aten::random_", "aten::exponential_", "aten::geometric_", "aten::cauchy_",    "aten::log_normal_"};
 
-constexpr std::array<std::string_view, 8> kMovingStorage = {
-    "aten::resize_", "aten::resize_as_", "aten::set_", "aten::resize_as_sparse_", "aten::set_data", "aten::_resize_output_"};
+constexpr std::array<std::string_view, 8> kMovingStorage = {"aten::resize_",  "aten::resize_as_",
+                                                            "aten::set_",     "aten::resize_as_sparse_",
+                                                            "aten::set_data", "aten::_resize_output_"};
 
 // Operators that change state outside their schema (or, in newer versions, inside it) without their results depending
 // on it. Running them again must leave the state alone.
@@ -78,8 +79,8 @@ void read_state_writes(OpInfo& info, const std::string& name) {
 }
 
 std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
-  auto info = std::make_unique<OpInfo>(OpInfo{handle, {}, 0, 0, false, false, true, false, false, false, false, false,
-                                              false, {}, {}, false, {}});
+  auto info = std::make_unique<OpInfo>(
+      OpInfo{handle, {}, 0, 0, false, false, true, false, false, false, false, false, false, {}, {}, false, {}});
   const c10::FunctionSchema& schema = handle.schema();
   const std::string& name = schema.name();
   info->name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
@@ -112,8 +113,9 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   std::string_view bare = name;
   bare.remove_prefix(starts_with(bare, "aten::") ? 6 : 0);
   info->uninitialised = bare.size() < name.size() && (starts_with(bare, "empty") || starts_with(bare, "new_empty"));
-  info->factory = info->writes.empty() && (!reads_tensors || (bare.size() < name.size() && (ends_with(bare, "_like") ||
-                                                                                            starts_with(bare, "new_"))));
+  info->factory =
+      info->writes.empty() &&
+      (!reads_tensors || (bare.size() < name.size() && (ends_with(bare, "_like") || starts_with(bare, "new_"))));
   read_state_writes(*info, name);
   return info;
 }

@@ -306,9 +306,10 @@ c10::Storage Tape::resident(ValueId id) const {
     return value.strong ? value.strong : c10::Storage(record.weak.lock());
   }
   if (value.is_constant()) {
-    throw ChangedError("replay: " + describe_source(id) +
-                       " was changed in place after it was used; backward needs it as it was. Change it after backward, "
-                       "or change a clone");
+    throw ChangedError(
+        "replay: " + describe_source(id) +
+        " was changed in place after it was used; backward needs it as it was. Change it after backward, "
+        "or change a clone");
   }
   return c10::Storage();
 }

@@ -1,8 +1,8 @@
 // What was recorded: ops, the values they read, wrote and made, and where each value can still be found.
 //
-// A value is a storage at a version: views share it, in-place ops make the next one. The tape holds values that ops made
-// weakly, so that recording keeps nothing alive, and strongly only what it could not make again: tensors from outside,
-// constants written behind ATen's back, and copies of outside tensors taken before a recorded op changed them.
+// A value is a storage at a version: views share it, in-place ops make the next one. The tape holds values that ops
+// made weakly, so that recording keeps nothing alive, and strongly only what it could not make again: tensors from
+// outside, constants written behind ATen's back, and copies of outside tensors taken before a recorded op changed them.
 #pragma once
 
 #include <deque>
@@ -20,21 +20,21 @@ using OpId = int32_t;
 constexpr int32_t kNone = -1;
 
 struct Value {
-  OpId producer = kNone;   // kNone: from outside
-  ValueId base = kNone;    // the version of this storage that the producer wrote over, where its bytes carry over
-  int32_t storage = kNone; // index into the tape's storages
+  OpId producer = kNone;    // kNone: from outside
+  ValueId base = kNone;     // the version of this storage that the producer wrote over, where its bytes carry over
+  int32_t storage = kNone;  // index into the tape's storages
   int64_t nbytes = 0;
-  int32_t reads = 0;       // by recorded ops that may be replayed
+  int32_t reads = 0;  // by recorded ops that may be replayed
 
-  bool source = false;         // from outside: never replayed, only checked for change
-  bool opaque = false;         // its producer cannot run again: kept as a constant once an op reads it
-  bool uninitialised = false;  // opaque because nobody recorded its bytes being set
-  bool lost = false;           // a source whose bytes were overwritten while nobody needed them
-  bool copied = false;         // `strong` is a copy of our own, made before the storage was overwritten
+  bool source = false;                   // from outside: never replayed, only checked for change
+  bool opaque = false;                   // its producer cannot run again: kept as a constant once an op reads it
+  bool uninitialised = false;            // opaque because nobody recorded its bytes being set
+  bool lost = false;                     // a source whose bytes were overwritten while nobody needed them
+  bool copied = false;                   // `strong` is a copy of our own, made before the storage was overwritten
   std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
 
-  c10::Storage strong;     // sources, constants, copies
-  c10::Storage retained;   // brought back by replay, until every claim on it is settled
+  c10::Storage strong;    // sources, constants, copies
+  c10::Storage retained;  // brought back by replay, until every claim on it is settled
   int32_t claims = 0;
 
   bool is_constant() const { return source || opaque; }
@@ -118,9 +118,9 @@ class Tape {
   std::recursive_mutex& mutex() { return mutex_; }
   const std::string& name() const { return name_; }
 
-  /// Notes the arguments of an op that is about to run. Copies outside tensors that it will overwrite and that are needed.
-  /// `watched_only`: the op will never be replayed, so its constants need not be kept, but every outside tensor that it
-  /// overwrites is copied, for its function to be called again on.
+  /// Notes the arguments of an op that is about to run. Copies outside tensors that it will overwrite and that are
+  /// needed. `watched_only`: the op will never be replayed, so its constants need not be kept, but every outside tensor
+  /// that it overwrites is copied, for its function to be called again on.
   PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only);
 
   /// Notes its results; `outputs` are the last values of the boxed call's stack.

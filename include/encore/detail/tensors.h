@@ -28,9 +28,10 @@ struct IsOptional<T, std::void_t<decltype(std::declval<T&>().has_value()), declt
 template <class T, class = void>
 struct IsContainer : std::false_type {};
 template <class T>
-struct IsContainer<T, std::void_t<decltype(std::declval<T&>().begin()), decltype(std::declval<T&>().end()),
-                                  typename T::value_type>>
-    : std::bool_constant<!std::is_same_v<typename T::value_type, T> && !std::is_arithmetic_v<typename T::value_type>> {};
+struct IsContainer<
+    T, std::void_t<decltype(std::declval<T&>().begin()), decltype(std::declval<T&>().end()), typename T::value_type>>
+    : std::bool_constant<!std::is_same_v<typename T::value_type, T> && !std::is_arithmetic_v<typename T::value_type>> {
+};
 
 /// A struct is looked into if `auto encore_fields(S& s) { return std::tie(s.a, s.b); }` stands beside it.
 template <class T, class = void>
@@ -38,7 +39,8 @@ struct HasFields : std::false_type {};
 template <class T>
 struct HasFields<T, std::void_t<decltype(encore_fields(std::declval<T&>()))>> : std::true_type {};
 
-/// Calls visit(tensor) for each tensor inside `value`, in order, and unknown() for each object that can't be looked into.
+/// Calls visit(tensor) for each tensor inside `value`, in order, and unknown() for each object that can't be looked
+/// into.
 template <class T, class Visit, class Unknown>
 void for_each_tensor(T& value, const Visit& visit, const Unknown& unknown) {
   using V = std::remove_cv_t<T>;

@@ -1,0 +1,7 @@
+// The headers that every test of the torch modules uses; precompiled.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <encore/encore.h>
