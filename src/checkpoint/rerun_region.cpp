@@ -2,7 +2,7 @@
 #include "checkpoint/rerun_region.h"
 
 #include <cstring>
-#include <map>
+#include <set>
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -25,31 +25,31 @@ torch::autograd::Edge stand_in_edge() {
           0};
 }
 
-/// Bytes of outside tensors that the function overwrites: as they were when it was first called, while it is called
-/// again.
-class OverwrittenTensors {
+/// Outside tensors that the function reads or writes hold the bytes that they held when it was first called, while it
+/// is called again. Throws ChangedError where those bytes are gone.
+class OutsideThen {
  public:
-  OverwrittenTensors(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
-    for (tape::OpId id = first; id < last; ++id) {
-      for (const tape::Write& write : tape.ops()[static_cast<size_t>(id)].writes) {
-        const tape::Value& before = tape.value(write.before);
-        if (before.copied && before.producer < first) {
-          swap_in(before.storage, before.strong);
+  OutsideThen(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
+    try {
+      for (tape::OpId id = first; id < last; ++id) {
+        const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
+        for (const tape::TensorArg& arg : op.tensors) {
+          if (arg.counted) {
+            use(arg.value, first);
+          }
+        }
+        for (const tape::Write& write : op.writes) {
+          use(write.before, first);
         }
       }
+    } catch (...) {
+      swap_back();
+      throw;
     }
   }
-  ~OverwrittenTensors() {
-    for (const Swap& swap : swaps_) {
-      std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
-      tape::StorageRecord& record = tape_.storage(swap.index);
-      if (record.counter.enabled() && !swap.changed) {
-        record.version = static_cast<int64_t>(record.counter.current_version());
-      }
-    }
-  }
-  OverwrittenTensors(const OverwrittenTensors&) = delete;
-  OverwrittenTensors& operator=(const OverwrittenTensors&) = delete;
+  ~OutsideThen() { swap_back(); }
+  OutsideThen(const OutsideThen&) = delete;
+  OutsideThen& operator=(const OutsideThen&) = delete;
 
  private:
   struct Swap {
@@ -59,19 +59,36 @@ class OverwrittenTensors {
     bool changed;
   };
 
-  void swap_in(int32_t index, const c10::Storage& then) {
-    tape::StorageRecord& record = tape_.storage(index);
+  void use(tape::ValueId id, tape::OpId first) {
+    const tape::Value& value = tape_.value(id);
+    if (!value.source || value.producer >= first || !seen_.insert(value.storage).second) {
+      return;
+    }
+    const c10::Storage then = tape_.resident(id);
+    tape::StorageRecord& record = tape_.storage(value.storage);
     const auto locked = record.weak.lock();
-    if (!locked || locked->nbytes() != then.nbytes()) {
-      return;  // nobody else has it any more
+    if (!value.copied || !locked || locked->nbytes() != then.nbytes()) {
+      return;  // as it was, or nobody else has it any more
     }
     const c10::Storage live(locked);
-    swaps_.push_back({index, live, tape::copy_storage(live), record.changed_unseen()});
+    swaps_.push_back({value.storage, live, tape::copy_storage(live), record.changed_unseen()});
     std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
+  }
+
+  void swap_back() {
+    for (const Swap& swap : swaps_) {
+      std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
+      tape::StorageRecord& record = tape_.storage(swap.index);
+      if (record.counter.enabled() && !swap.changed) {
+        record.version = static_cast<int64_t>(record.counter.current_version());
+      }
+    }
+    swaps_.clear();
   }
 
   tape::Tape& tape_;
   std::vector<Swap> swaps_;
+  std::set<int32_t> seen_;
 };
 
 /// Generators as they were when the function first drew from them; as they are now again afterwards.
@@ -112,8 +129,13 @@ class RerunFrame::SlotHandle final : public record::Saved {
  public:
   SlotHandle(std::shared_ptr<RerunFrame> frame, size_t slot) : frame_(std::move(frame)), slot_(slot) {
     ++frame_->slots_[slot_].handles;
+    frame_->tape_->count_dropped(1);
   }
   ~SlotHandle() override {
+    {
+      const std::lock_guard<std::recursive_mutex> tape_lock(frame_->tape_->mutex());
+      frame_->tape_->count_dropped(-1);
+    }
     const std::lock_guard<std::recursive_mutex> lock(frame_->mutex_);
     Slot& slot = frame_->slots_[slot_];
     if (--slot.handles == 0) {
@@ -129,11 +151,16 @@ class RerunFrame::SlotHandle final : public record::Saved {
   size_t slot_;
 };
 
-std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
-  if (!again_) {
-    return frame_->add_slot(tensor);
+std::shared_ptr<record::Saved> RerunRegion::save_next(const at::Tensor& tensor, const tape::OpInfo* op) {
+  if (again_) {
+    frame_->fill_next_slot(tensor, op);
+    return record::keep_plainly(tensor, record::version_of(tensor), "");
   }
-  frame_->fill_next_slot(tensor);
+  return frame_->add_slot(tensor, op);
+}
+
+// Only values that an opaque region made could come here, and those are constants of the tape.
+std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
   return record::keep_plainly(tensor, record::version_of(tensor), "");
 }
 
@@ -148,8 +175,14 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
   const bool recorded = recorder != nullptr && !record::Recorder::is_paused();
   for (const at::Tensor& input : inputs) {
     Input entry;
-    entry.saved = recorded ? recorder->save_for_region(input)
-                           : record::keep_plainly(input, record::version_of(input), options_.name);
+    entry.saved = recorded ? recorder->save_for_region(input) : nullptr;
+    if (!entry.saved) {
+      entry.outside = tape::detached_alias(input);
+    }
+    entry.storage = tape::is_plain(input) ? input.storage().unsafeGetStorageImpl() : nullptr;
+    entry.same_as = static_cast<size_t>(
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& other) { return other.is_same(input); }) -
+        inputs.begin());
     entry.requires_grad = input.requires_grad();
     entry.is_leaf = input.is_leaf();
     inputs_.push_back(std::move(entry));
@@ -168,6 +201,9 @@ void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
 void RerunFrame::end() {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
+  for (Input& input : inputs_) {
+    input.version_after = input.outside.defined() ? record::version_of(input.outside) : 0;
+  }
   bool drew = random_.moved_on();
   for (tape::OpId id = first_; id < last_; ++id) {
     drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
@@ -179,46 +215,66 @@ void RerunFrame::end() {
   }
 }
 
-std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor) {
+std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
+  const std::lock_guard<std::recursive_mutex> tape_lock(tape_->mutex());
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Slot slot;
-  slot.geometry = tape::Geometry::of(tensor);
+  slot.op = op;
+  slot.geometry = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
+  // What was there before the call is held as it would be without it, or as its own region decides.
   const tape::ValueId value = tape_->find(tensor);
-  slot.made_by = value == tape::kNone ? std::string("an op") : tape_->describe_op(tape_->value(value).producer);
-  if (options_.determinism_check == DeterminismCheck::kValues) {
+  if (value != tape::kNone && tape_->value(value).producer < first_) {
+    slots_.push_back(std::move(slot));
+    record::Recorder* recorder = record::Recorder::current();
+    auto saved = recorder->save_for_region(tensor);
+    return saved ? saved : record::keep_plainly(tensor, record::version_of(tensor), options_.name);
+  }
+  // Some ops save a buffer first and fill it later.
+  const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
+  if (options_.determinism_check == DeterminismCheck::kValues && filled) {
     slot.hash = tape::hash_elements(tensor);
   }
   slots_.push_back(std::move(slot));
   return std::make_shared<SlotHandle>(shared_from_this(), slots_.size() - 1);
 }
 
-void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor) const {
-  const tape::Geometry now = tape::Geometry::of(tensor);
-  if (options_.determinism_check != DeterminismCheck::kNone && now != slot.geometry) {
-    throw DeterminismError(who() + ": " + slot.made_by + " gave " + slot.geometry.text() +
-                           " when the function was first called and " + now.text() +
+void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const {
+  const auto describe = [](const tape::OpInfo* info, const tape::Geometry& geometry) {
+    return geometry.text() + (info == nullptr ? " outside any op" : " for " + info->name);
+  };
+  const tape::Geometry now = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
+  // Another op here means that the function took another path: whatever it saves next would go to the wrong place.
+  const bool same_shape = options_.determinism_check == DeterminismCheck::kNone || now == slot.geometry;
+  if (op != slot.op || !same_shape) {
+    throw DeterminismError(who() + ": saved " + describe(slot.op, slot.geometry) +
+                           " when the function was first called and " + describe(op, now) +
                            " when it was called again; the function must do the same each time");
   }
   if (slot.hash.has_value() && tape::hash_elements(tensor) != *slot.hash) {
-    throw DeterminismError(who() + ": the result " + now.text() + " of " + slot.made_by +
-                           " has other bits than when the function was first called (hash " +
+    throw DeterminismError(who() + ": saved " + describe(op, now) +
+                           " with other bits than when the function was first called (hash " +
                            std::to_string(*slot.hash) + ", now " + std::to_string(tape::hash_elements(tensor)) + ")");
   }
 }
 
-void RerunFrame::fill_next_slot(const at::Tensor& tensor) {
+void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (next_slot_ >= slots_.size()) {
-    if (options_.determinism_check != DeterminismCheck::kNone && missing_ > 0) {
-      throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) +
-                             " tensors when first called and more when called again");
+    if (options_.early_stop && missing_ == 0) {
+      throw StopRerun();
     }
-    return;
+    throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) +
+                           " tensors when first called and more when called again");
   }
   Slot& slot = slots_[next_slot_++];
+  check_slot(slot, tensor, op);
   if (slot.handles > 0) {
-    check_slot(slot, tensor);
     slot.tensor = tape::detached_alias(tensor);
     --missing_;
+  }
+  // An op may save a buffer that it is about to fill: then it must run first.
+  const bool fills_buffers = op != nullptr && (!op->writes.empty() || !op->state_writes.empty());
+  if (options_.early_stop && missing_ == 0 && !fills_buffers) {
+    throw StopRerun();
   }
 }
 
@@ -239,21 +295,40 @@ at::Tensor RerunFrame::get(size_t index) {
   return std::exchange(slots_[index].tensor, at::Tensor());
 }
 
-/// Tensors from outside that the function read must be as they were.
-void RerunFrame::check_sources() const {
+bool RerunFrame::writes_to(const c10::StorageImpl* storage) const {
   for (tape::OpId id = first_; id < last_; ++id) {
-    for (const tape::TensorArg& arg : tape_->ops()[static_cast<size_t>(id)].tensors) {
-      if (arg.counted && tape_->value(arg.value).source) {
-        tape_->resident(arg.value);
+    for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
+      if (tape_->storage(tape_->value(write.before).storage).weak._unsafe_get_target() == storage) {
+        return true;
       }
     }
   }
+  return false;
 }
 
 std::vector<at::Tensor> RerunFrame::inputs_again() const {
   std::vector<at::Tensor> tensors;
-  for (const Input& input : inputs_) {
-    const at::Tensor source = input.saved->get();
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> copies;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    if (input.same_as < i) {
+      tensors.push_back(tensors[input.same_as]);
+      continue;
+    }
+    if (input.outside.defined() && record::version_of(input.outside) != input.version_after) {
+      throw ChangedError(who() + ": input " + std::to_string(i) + ", " + tape::Geometry::of(input.outside).text() +
+                         ", was changed in place after the call; backward calls the function again and needs it as it "
+                         "was. Change it after backward, or change a clone");
+    }
+    at::Tensor source = input.saved ? input.saved->get() : input.outside;
+    if (input.saved && writes_to(input.storage)) {
+      // Others may hold what came back. Inputs that shared their bytes share the copy.
+      const auto [copy, is_new] = copies.try_emplace(input.storage);
+      if (is_new) {
+        copy->second = tape::copy_storage(source.storage());
+      }
+      source = tape::Geometry::of(source).over(copy->second);
+    }
     at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
     if (input.requires_grad && input.is_leaf) {
       tensor.set_requires_grad(true);
@@ -272,9 +347,8 @@ void RerunFrame::rerun() {
                       ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   const record::Recorder::Aside aside;
-  check_sources();
   const std::vector<at::Tensor> inputs = inputs_again();
-  const OverwrittenTensors overwritten(*tape_, first_, last_);
+  const OutsideThen outside(*tape_, first_, last_);
   const RandomThen random(*tape_, first_, last_, random_);
   const c10::InferenceMode no_inference(false);
   const at::AutoGradMode grad(true);
@@ -287,11 +361,6 @@ void RerunFrame::rerun() {
     const auto tape = std::make_shared<tape::Tape>(options_.name);
     const auto recorder = std::make_shared<record::Recorder>(tape);
     recorder->push(std::make_shared<RerunRegion>(0, shared_from_this(), /*again=*/true));
-    recorder->set_after_save([this] {
-      if (options_.early_stop && missing_ == 0) {
-        throw StopRerun();
-      }
-    });
     try {
       again_(inputs);
       recorder->rethrow_failure();

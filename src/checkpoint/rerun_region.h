@@ -17,22 +17,28 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   void begin(std::shared_ptr<tape::Tape> tape, tape::OpId first);
   void end();
 
-  /// The function saves its next tensor: a slot for it, when it is first called.
-  std::shared_ptr<record::Saved> add_slot(const at::Tensor& tensor);
+  /// The function saves its next tensor while `op` runs: a slot for it, when it is first called.
+  std::shared_ptr<record::Saved> add_slot(const at::Tensor& tensor, const tape::OpInfo* op);
   /// The same, when it is called again. Throws to stop the call once nothing more is needed.
-  void fill_next_slot(const at::Tensor& tensor);
+  void fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op);
 
  private:
   class SlotHandle;
   struct Slot {
     tape::Geometry geometry;
-    std::string made_by;
+    const tape::OpInfo* op = nullptr;
     std::optional<uint64_t> hash;
     int32_t handles = 0;
     at::Tensor tensor;
   };
   struct Input {
+    // Made on the tape that was being recorded: its region saved it. From outside: the tensor itself, and its version
+    // when the function had returned, for the function may change it.
     std::shared_ptr<record::Saved> saved;
+    at::Tensor outside;
+    int64_t version_after = 0;
+    const c10::StorageImpl* storage = nullptr;
+    size_t same_as = 0;  // the first input that is this very tensor
     bool requires_grad = false;
     bool is_leaf = false;
   };
@@ -40,8 +46,8 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   at::Tensor get(size_t slot);
   void rerun();
   std::vector<at::Tensor> inputs_again() const;
-  void check_sources() const;
-  void check_slot(const Slot& slot, const at::Tensor& tensor) const;
+  bool writes_to(const c10::StorageImpl* storage) const;
+  void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 
   CheckpointOptions options_;
@@ -65,6 +71,7 @@ class RerunRegion final : public record::Region {
       : Region(first), frame_(std::move(frame)), again_(again) {}
 
   bool is_opaque() const override { return true; }
+  std::shared_ptr<record::Saved> save_next(const at::Tensor& tensor, const tape::OpInfo* op) override;
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
   bool has_entered(tape::ValueId) const override { return true; }

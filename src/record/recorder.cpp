@@ -170,6 +170,7 @@ void Recorder::rethrow_failure() {
 // LibTorch logs and swallows exceptions out of observers, so they are kept here and thrown at the next safe place.
 std::unique_ptr<at::ObserverContext> Recorder::on_start(const at::RecordFunction& call) {
   if (g_paused == 0 && current() != nullptr) {
+    const Pause own_ops_go_unseen;
     try {
       g_recorder->start(call);
     } catch (...) {
@@ -187,6 +188,7 @@ void Recorder::on_end(const at::RecordFunction& call, at::ObserverContext* conte
   if (context == nullptr || g_recorder == nullptr) {
     return;
   }
+  const Pause own_ops_go_unseen;
   try {
     g_recorder->end(call);
   } catch (...) {
@@ -318,7 +320,7 @@ std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tenso
       if (producer < (*region)->first()) {
         continue;
       }
-      if (tape_->value(value).is_constant() && !(*region)->is_opaque()) {
+      if (tape_->value(value).is_constant()) {
         break;
       }
       return (*region)->save(value, tensor);
@@ -329,19 +331,19 @@ std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tenso
 
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   rethrow_failure();
+  const Pause own_ops_go_unseen;
   const auto flight =
       std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  if (!regions_.empty() && regions_.back()->is_opaque()) {
+    return regions_.back()->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
+  }
   if (flight != flights_.rend() && !is_settled(**flight, tensor)) {
     auto deferred = std::make_shared<DeferredSave>(tensor);
     (*flight)->saves.push_back(deferred);
     return deferred;
   }
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-  auto saved = save_value(tape_->find(tensor), tensor, version_of(tensor));
-  if (after_save_) {
-    after_save_();
-  }
-  return saved;
+  return save_value(tape_->find(tensor), tensor, version_of(tensor));
 }
 
 /// True if the op in flight will not change what the tape knows of the tensor.
@@ -357,8 +359,11 @@ bool Recorder::is_settled(const Flight& flight, const at::Tensor& tensor) const 
 }
 
 std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
+  const Pause own_ops_go_unseen;
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-  return save_value(tape_->find(tensor), tensor, version_of(tensor));
+  const tape::ValueId value = tape_->find(tensor);
+  const bool outside = value == tape::kNone || tape_->value(value).source;
+  return outside ? nullptr : save_value(value, tensor, version_of(tensor));
 }
 
 }  // namespace encore::record

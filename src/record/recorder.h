@@ -26,11 +26,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   /// Autograd saves `tensor`.
   std::shared_ptr<Saved> save(const at::Tensor& tensor);
-  /// Like save, for a tensor that a region needs again although autograd did not save it.
+  /// Like save, for a tensor that a region needs again although autograd did not save it. Null for one from outside.
   std::shared_ptr<Saved> save_for_region(const at::Tensor& tensor);
-
-  /// Called after each saved tensor whose value is known; may throw.
-  void set_after_save(std::function<void()> after_save) { after_save_ = std::move(after_save); }
 
   /// Stops watching. The destructor does so too.
   void uninstall();
@@ -83,7 +80,6 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<std::unique_ptr<Flight>> flights_;  // every call in flight, also those looked through
   int recorded_depth_ = 0;                        // how many of them are recorded
   std::exception_ptr failure_;
-  std::function<void()> after_save_;
   Recorder* outer_ = nullptr;
   bool installed_ = true;
   std::atomic<bool> abandoned_{false};

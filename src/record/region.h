@@ -21,8 +21,10 @@ class Region {
 
   /// The first op inside.
   tape::OpId first() const { return first_; }
-  /// True while ops inside can't be replayed from outside: their function is called again instead.
+  /// True where ops inside can't be replayed from outside: their function is called again instead.
   virtual bool is_opaque() const { return false; }
+  /// Opaque regions only: autograd saves `tensor`, in the order in which the function saves; `op` is the op that runs.
+  virtual std::shared_ptr<Saved> save_next(const at::Tensor&, const tape::OpInfo*) { return nullptr; }
   virtual bool replays_random_ops() const { return true; }
 
   /// Autograd saves `tensor`, a value made inside this region.

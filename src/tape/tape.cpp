@@ -30,6 +30,12 @@ c10::IValue own_argument(const c10::IValue& value) {
   return shared_list ? value.deepcopy() : value;
 }
 
+/// Batch norm's statistics are small, have no gradient, and are changed without their version moving.
+bool may_change_silently(const at::Tensor& tensor) {
+  constexpr size_t kSmallBytes = size_t{64} << 10;
+  return !tensor.requires_grad() && tensor.storage().nbytes() <= kSmallBytes;
+}
+
 template <class Visit>
 void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {
@@ -50,18 +56,6 @@ bool is_training(const OpInfo& info, c10::ArrayRef<const c10::IValue> args) {
 }
 
 }  // namespace
-
-bool Op::reads(const TensorArg& arg) const {
-  if (arg.shape_only || arg.value == kNone) {
-    return false;
-  }
-  for (const Write& write : writes) {
-    if (write.before == arg.value && (write.full || write.state)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 bool StorageRecord::changed_unseen() const {
   return counter.enabled() && static_cast<int64_t>(counter.current_version()) != version;
@@ -109,10 +103,13 @@ ValueId Tape::touch(const at::Tensor& tensor) {
     return add_storage(tensor, std::move(outside));
   }
   StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
-  if (record.changed_unseen()) {
+  const Value& current = value(record.current);
+  const bool changed_silently =
+      current.source && current.hash.has_value() && *current.hash != hash_bytes(tensor.storage());
+  if (record.changed_unseen() || changed_silently) {
     outside.storage = hit->second;
     outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
-    record.version = static_cast<int64_t>(record.counter.current_version());
+    record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
     record.current = add_value(std::move(outside));
   }
   return record.current;
@@ -121,9 +118,12 @@ ValueId Tape::touch(const at::Tensor& tensor) {
 ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   const ValueId id = touch(tensor);
   Value& value = this->value(id);
-  if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
-    value.factory_hash.reset();
+  if (value.hash.has_value() && !value.source && *value.hash != hash_bytes(tensor.storage())) {
+    value.hash.reset();
     value.opaque = true;
+  }
+  if (value.source && value.reads == 0 && may_change_silently(tensor)) {
+    value.hash = hash_bytes(tensor.storage());
   }
   if ((value.source || (value.opaque && keep_constants)) && !value.strong) {
     value.strong = tensor.storage();
@@ -139,6 +139,7 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   op.info = &info;
   op.opaque = !info.replayable;
   op.args.reserve(args.size());
+  const auto is_state = [&](size_t arg) { return contains(info.state_writes, arg) && is_training(info, args); };
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
     op.opaque = op.opaque || !can_be_passed_again(arg);
@@ -147,13 +148,15 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
       if (!arg.isTensor()) {
         op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
       }
-      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index); });
+      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) {
+        add_tensor_arg(pending, tensor, i, index, is_state(i));
+      });
     } else {
       op.args.push_back(own_argument(arg));
     }
   }
   for (size_t i = 0; i < args.size(); ++i) {
-    const bool state = contains(info.state_writes, i) && is_training(info, args);
+    const bool state = is_state(i);
     if (state || contains(info.writes, i)) {
       for_each_tensor(args[i], [&](const at::Tensor& tensor, int32_t) { before_write(pending, tensor, state); });
     }
@@ -161,7 +164,7 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   return pending;
 }
 
-void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index) {
+void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool state) {
   Op& op = pending.op;
   if (!tensor.defined()) {
     op.tensors.push_back({arg, index, kNone, false, false, {}});
@@ -175,7 +178,6 @@ void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t a
   TensorArg entry{arg, index, kNone, info.factory || info.metadata_only, false, Geometry::of(tensor)};
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
                            entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
-  const bool state = contains(info.state_writes, arg);
   entry.counted = !entry.shape_only && !overwritten && !state;
   entry.value = entry.counted ? read(tensor, !pending.watched_only) : touch(tensor);
   op.tensors.push_back(std::move(entry));
@@ -226,6 +228,10 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   Write entry{write.before, kNone, false, write.state};
   entry.full = (write.state ? op.info->state_overwritten : op.info->overwrites) && write.geometry.covers(nbytes) &&
                nbytes == before.nbytes;
+  // x.copy_(x) overwrites all of x and reads it all the same.
+  entry.full = entry.full && std::none_of(op.tensors.begin(), op.tensors.end(), [&](const TensorArg& arg) {
+                 return arg.value == write.before && arg.counted;
+               });
   Value after;
   after.producer = id;
   after.storage = write.storage;
@@ -256,7 +262,7 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
   made.uninitialised = op.info->uninitialised;
   made.opaque = op.opaque || made.uninitialised;
   if (op.info->factory && !made.opaque) {
-    made.factory_hash = hash_bytes(tensor.storage());
+    made.hash = hash_bytes(tensor.storage());
   }
   output.value = add_storage(tensor, std::move(made));
   return output;
@@ -302,7 +308,8 @@ c10::Storage Tape::resident(ValueId id) const {
     return value.copied ? value.strong : value.retained;
   }
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
-  if (record.current == id && !record.changed_unseen()) {
+  const bool changed_silently = value.source && value.hash && value.strong && *value.hash != hash_bytes(value.strong);
+  if (record.current == id && !record.changed_unseen() && !changed_silently) {
     return value.strong ? value.strong : c10::Storage(record.weak.lock());
   }
   if (value.is_constant()) {
@@ -339,7 +346,7 @@ bool Tape::can_be_replayed(ValueId id) const {
     }
     const Op& op = ops_[static_cast<size_t>(value.producer)];
     for (const TensorArg& arg : op.tensors) {
-      if (op.reads(arg)) {
+      if (arg.counted) {
         open.push_back(arg.value);
       }
     }

@@ -26,12 +26,14 @@ struct Value {
   int64_t nbytes = 0;
   int32_t reads = 0;  // by recorded ops that may be replayed
 
-  bool source = false;                   // from outside: never replayed, only checked for change
-  bool opaque = false;                   // its producer cannot run again: kept as a constant once an op reads it
-  bool uninitialised = false;            // opaque because nobody recorded its bytes being set
-  bool lost = false;                     // a source whose bytes were overwritten while nobody needed them
-  bool copied = false;                   // `strong` is a copy of our own, made before the storage was overwritten
-  std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
+  bool source = false;         // from outside: never replayed, only checked for change
+  bool opaque = false;         // its producer cannot run again: kept as a constant once an op reads it
+  bool uninitialised = false;  // opaque because nobody recorded its bytes being set
+  bool lost = false;           // a source whose bytes were overwritten while nobody needed them
+  bool copied = false;         // `strong` is a copy of our own, made before the storage was overwritten
+  /// Bytes as a factory op left them, so that a raw write shows; or as a small source without gradient was first read,
+  /// for batch norm changes its statistics without moving their version.
+  std::optional<uint64_t> hash;
 
   c10::Storage strong;    // sources, constants, copies
   c10::Storage retained;  // brought back by replay, until every claim on it is settled
@@ -46,7 +48,7 @@ struct TensorArg {
   int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
   ValueId value = kNone;
   bool shape_only = false;  // the op looks at its shape, never at its bytes
-  bool counted = false;     // among the value's reads
+  bool counted = false;     // its bytes matter: counted among the value's reads
   Geometry geometry;
 };
 
@@ -79,8 +81,6 @@ struct Op {
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
   int64_t duration_ns = 0;
   bool opaque = false;
-
-  bool reads(const TensorArg& arg) const;  // false where only the shape, or nothing, of the argument matters
 };
 
 /// Where a storage stands: which value its bytes are now, if nobody wrote to them unseen.
@@ -168,7 +168,7 @@ class Tape {
   ValueId touch(const at::Tensor& tensor);
   ValueId add_value(Value value);
   ValueId add_storage(const at::Tensor& tensor, Value value);
-  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index);
+  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool state);
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
   void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
   Output add_output(OpId id, Op& op, const at::Tensor& tensor);

@@ -1,0 +1,92 @@
+// Random training functions: what they are made of, how they are made, run, printed and shrunk.
+#pragma once
+
+#include <memory>
+#include <random>
+
+#include "support/oracle.h"
+
+namespace encore::test {
+
+/// Every variable of a program is a float matrix of this shape, lying in memory in any way.
+constexpr int64_t kRows = 4;
+constexpr int64_t kColumns = 6;
+
+/// What a program changes besides its variables: running statistics of norm layers.
+struct Buffers {
+  at::Tensor mean;
+  at::Tensor variance;
+};
+
+struct Machine {
+  Buffers* buffers;
+  uint64_t choice;  // the statement's own random number: which axis, which index, ...
+
+  int64_t pick(int64_t count) {
+    const auto value = static_cast<int64_t>(choice % static_cast<uint64_t>(count));
+    choice /= static_cast<uint64_t>(count);
+    return value;
+  }
+};
+
+/// An op of the generator's vocabulary: from matrices to a matrix.
+struct OpKind {
+  const char* name;
+  int arity;
+  at::Tensor (*run)(Machine& machine, const Tensors& x);
+  bool inplace = false;  // writes to x[0]; the generator gives it a variable that may be written to
+};
+
+/// All ops, in groups of one file each.
+const std::vector<OpKind>& all_ops();
+std::vector<OpKind> elementwise_ops();
+std::vector<OpKind> shape_ops();
+std::vector<OpKind> layer_ops();
+std::vector<OpKind> inplace_ops();
+std::vector<OpKind> random_ops();
+
+enum class BlockKind { kNone, kCheckpoint, kScope, kMark };
+
+struct Statement {
+  // An op: variables[result] = op(variables[operands]...).
+  size_t op = 0;
+  std::vector<size_t> operands;
+  size_t result = 0;
+  uint64_t choice = 0;
+  // Or a block: statements under a checkpoint or scope; or a mark of operands[0] for recomputation.
+  BlockKind block = BlockKind::kNone;
+  Recompute recompute = Recompute::kReplay;
+  DeterminismCheck check = DeterminismCheck::kMetadata;
+  int policy = 0;
+  bool early_stop = true;
+  std::vector<Statement> body;
+};
+
+enum class BackwardKind { kOnce, kTwice, kSubset, kDouble, kInsideScope };
+
+struct Program {
+  uint64_t seed = 0;
+  size_t num_inputs = 3;  // variables 0 .. num_inputs-1 are leaves
+  size_t num_variables = 0;
+  std::vector<Statement> statements;
+  std::vector<size_t> outputs;
+  BackwardKind backward = BackwardKind::kOnce;
+
+  std::string text() const;
+};
+
+Program make_program(uint64_t seed);
+
+/// Runs the program from its seed. Throws what the program throws.
+Outcome run_program(const Program& program, bool with_encore);
+
+/// Empty if Encore gives what the plain run gives and leaves nothing behind; "skip" if the plain run itself throws.
+std::string check_program(const Program& program);
+
+/// A smaller program that still fails.
+Program shrink(Program program);
+
+/// Names of all ATen ops that run_program has recorded so far.
+const std::vector<std::string>& recorded_op_names();
+
+}  // namespace encore::test

@@ -1,0 +1,60 @@
+// Random training functions under random nestings of checkpoints, scopes, policies and checks, against the plain run.
+//
+//   ENCORE_PROGRAMS=100000 ENCORE_FIRST_SEED=1 test_random      any number of programs
+//   ENCORE_SEED=123 test_random                                 one program alone, printed; shrunk if it fails
+#include <cstdlib>
+
+#include "random/program.h"
+
+namespace encore::test {
+namespace {
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(RandomPrograms, EqualThePlainRun) {
+  const bool alone = std::getenv("ENCORE_SEED") != nullptr;
+  const uint64_t first = from_environment(alone ? "ENCORE_SEED" : "ENCORE_FIRST_SEED", 1);
+  const uint64_t wanted = alone ? 1 : from_environment("ENCORE_PROGRAMS", 2500);
+  uint64_t run = 0;
+  uint64_t refused = 0;
+  uint64_t unsteady = 0;  // two plain runs differ
+  uint64_t failed = 0;
+  live_tensor_bytes();  // counts from here on
+  for (uint64_t seed = first; run < wanted && failed < 5; ++seed) {
+    const Program program = make_program(seed);
+    const std::string found = check_program(program);
+    if (found == "skip" && !alone) {
+      continue;  // autograd itself refuses it: a saved tensor was overwritten
+    }
+    if (found.rfind("unsteady", 0) == 0) {
+      ++unsteady;
+      std::cout << "seed " << seed << " " << found << "\n";
+      continue;
+    }
+    ++run;
+    const bool is_refused = found.rfind("refused", 0) == 0;
+    refused += is_refused ? 1 : 0;
+    if (alone) {
+      std::cout << program.text() << (found.empty() ? "equal" : found) << "\n";
+    }
+    if (!found.empty() && !is_refused && found != "skip") {
+      ++failed;
+      const Program small = shrink(program);
+      ADD_FAILURE() << "seed " << seed << ": " << found << "\nshrunk to\n"
+                    << small.text() << check_program(small) << "\nrun alone with ENCORE_SEED=" << seed;
+    }
+  }
+  std::cout << run << " programs, " << refused << " refused with an error, " << failed << " failed; "
+            << recorded_op_names().size() << " different ATen ops\n";
+  // A refusal is right where a tensor from outside was overwritten after its use, which must stay the exception.
+  EXPECT_LE(refused * 10, wanted + 9);
+  if (!alone && wanted >= 1000) {
+    EXPECT_GE(recorded_op_names().size(), 80U);
+  }
+}
+
+}  // namespace
+}  // namespace encore::test

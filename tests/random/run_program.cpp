@@ -1,0 +1,254 @@
+// Runs a program plainly or with Encore, and compares the two.
+#include <set>
+#include <sstream>
+
+#include "random/program.h"
+
+namespace encore::test {
+namespace {
+
+std::set<std::string>& op_names() {
+  static std::set<std::string> names;
+  return names;
+}
+
+Policy policy_of(int number) {
+  switch (number) {
+    case 1:
+      return keep_matmuls();
+    case 2:
+      return larger_than(96);
+    case 3:
+      return keep_all();
+    case 4:
+      return keep_ops({"aten::tanh", "aten::mul", "aten::add"});
+    default:
+      return drop_all();
+  }
+}
+
+void collect(const std::vector<Statement>& body, std::set<size_t>& defined, std::set<size_t>& used) {
+  for (const Statement& statement : body) {
+    for (const size_t operand : statement.operands) {
+      if (defined.count(operand) == 0) {
+        used.insert(operand);
+      }
+    }
+    if (statement.block == BlockKind::kNone) {
+      defined.insert(statement.result);
+    } else {
+      collect(statement.body, defined, used);
+    }
+  }
+}
+
+class Interpreter {
+ public:
+  Interpreter(const Program& program, Buffers& buffers, bool with_encore)
+      : program_(program), buffers_(buffers), with_encore_(with_encore) {}
+
+  void run(const std::vector<Statement>& statements, Tensors& variables, int scopes) const {
+    for (const Statement& statement : statements) {
+      switch (statement.block) {
+        case BlockKind::kNone:
+          run_op(statement, variables);
+          break;
+        case BlockKind::kMark:
+          if (with_encore_ && scopes > 0) {
+            checkpoint(variables[statement.operands[0]]);
+          }
+          break;
+        case BlockKind::kCheckpoint:
+          run_checkpoint(statement, variables, scopes);
+          break;
+        case BlockKind::kScope: {
+          std::optional<Scope> scope;
+          if (with_encore_) {
+            scope.emplace(policy_of(statement.policy));
+          }
+          run(statement.body, variables, scopes + 1);
+          break;
+        }
+      }
+    }
+  }
+
+ private:
+  void run_op(const Statement& statement, Tensors& variables) const {
+    Tensors operands;
+    for (const size_t operand : statement.operands) {
+      operands.push_back(variables[operand]);
+    }
+    Machine machine{&buffers_, statement.choice};
+    at::Tensor result = all_ops()[statement.op].run(machine, operands);
+    TORCH_CHECK(result.sizes() == at::IntArrayRef({kRows, kColumns}) && result.scalar_type() == at::kFloat,
+                all_ops()[statement.op].name, " gave ", result.sizes());
+    variables[statement.result] = result;
+  }
+
+  void run_checkpoint(const Statement& statement, Tensors& variables, int scopes) const {
+    std::set<size_t> defined;
+    std::set<size_t> used;
+    collect(statement.body, defined, used);
+    used.insert(0);  // a checkpoint has at least one input
+    Tensors inputs;
+    for (const size_t id : used) {
+      inputs.push_back(variables[id]);
+    }
+    const Interpreter self = *this;  // a rerun comes when this call is long over
+    const auto f = [self, &statement, defined, used, scopes](const Tensors& in) {
+      Tensors local(self.program_.num_variables);
+      size_t next = 0;
+      for (const size_t id : used) {
+        local[id] = in[next++];
+      }
+      self.run(statement.body, local, scopes + 1);
+      Tensors out = {in[0] * 1};
+      for (const size_t id : defined) {
+        out.push_back(local[id]);
+      }
+      return out;
+    };
+    Mode mode{"", with_encore_, {}};
+    mode.options.recompute = statement.recompute;
+    mode.options.determinism_check = statement.check;
+    mode.options.policy = policy_of(statement.policy);
+    mode.options.early_stop = statement.early_stop;
+    const Tensors outputs = apply(mode, f, inputs);
+    size_t next = 1;
+    for (const size_t id : defined) {
+      variables[id] = outputs[next++];
+    }
+  }
+
+  const Program& program_;
+  Buffers& buffers_;
+  bool with_encore_;
+};
+
+at::Tensor loss_of(const Program& program, const Tensors& variables) {
+  at::Tensor loss = variables[0].sum() * 0;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const at::Tensor& output = variables[program.outputs[i]];
+    loss = loss + (output * output).sum() * (0.1 + 0.05 * static_cast<double>(i)) + output.sum();
+  }
+  return loss;
+}
+
+void run_backward(BackwardKind kind, const at::Tensor& loss, const Tensors& leaves, Outcome& outcome) {
+  switch (kind) {
+    case BackwardKind::kTwice:
+      loss.backward({}, /*retain_graph=*/true);
+      loss.backward();
+      break;
+    case BackwardKind::kSubset: {
+      const auto grads = torch::autograd::grad({loss}, {leaves[1]}, {}, /*retain_graph=*/true, false, true);
+      outcome.add("subset gradient", grads[0]);
+      break;
+    }
+    case BackwardKind::kDouble: {
+      const auto grads = torch::autograd::grad({loss}, {leaves[0], leaves[1]}, {}, true, /*create_graph=*/true, true);
+      at::Tensor second = loss * 0;
+      for (const auto& grad : grads) {
+        if (grad.defined()) {
+          second = second + grad.sin().sum();
+        }
+      }
+      second.backward();
+      break;
+    }
+    default:
+      loss.backward();
+  }
+}
+
+void note_op_names(const std::string& dump) {
+  std::istringstream lines(dump);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t start = line.find("aten::");
+    if (start != std::string::npos) {
+      const std::string name = line.substr(start, line.find('(', start) - start);
+      op_names().insert(name.substr(0, name.find('.')));
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& recorded_op_names() {
+  static std::vector<std::string> names;
+  names.assign(op_names().begin(), op_names().end());
+  return names;
+}
+
+Outcome run_program(const Program& program, bool with_encore) {
+  torch::manual_seed(program.seed);
+  Outcome outcome;
+  Buffers buffers{torch::zeros({kColumns}), torch::ones({kColumns})};
+  const at::Tensor hidden = torch::randn({kRows, kColumns}).requires_grad_();
+  const Tensors leaves = {torch::randn({kRows, kColumns}).requires_grad_(),
+                          torch::randn({kRows, kColumns}).requires_grad_(), torch::randn({kRows, kColumns}), hidden};
+  {
+    Tensors variables(program.num_variables);
+    std::copy(leaves.begin(), leaves.begin() + 3, variables.begin());
+    variables[2] = leaves[2].clone();
+    variables[3] = hidden * 1;  // from outside, but no leaf
+    const bool inside = program.backward == BackwardKind::kInsideScope;
+    std::optional<Scope> scope;
+    if (inside && with_encore) {
+      scope.emplace(drop_all(), "step");
+    }
+    Interpreter(program, buffers, with_encore).run(program.statements, variables, inside ? 1 : 0);
+    for (const size_t output : program.outputs) {
+      outcome.add("variable " + std::to_string(output), variables[output]);
+    }
+    const at::Tensor loss = loss_of(program, variables);
+    run_backward(program.backward, loss, leaves, outcome);
+    if (scope) {
+      note_op_names(scope->dump());
+      scope->end();
+    }
+  }
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    outcome.add("gradient " + std::to_string(i), leaves[i].grad());
+  }
+  outcome.add("running mean", buffers.mean);
+  outcome.add("running variance", buffers.variance);
+  outcome.generator = at::detail::getDefaultCPUGenerator().get_state();
+  return outcome;
+}
+
+std::string check_program(const Program& program) {
+  Outcome expected;
+  int64_t live = 0;
+  bool leaks = false;  // autograd itself leaves a cycle where an in-place op saves what it writes to
+  try {
+    expected = run_program(program, /*with_encore=*/false);
+    live = live_tensor_bytes();
+    const std::string unsteady = difference(expected, run_program(program, /*with_encore=*/false));
+    if (!unsteady.empty()) {
+      return "unsteady: " + unsteady;
+    }
+    leaks = live_tensor_bytes() != live;
+    live = live_tensor_bytes();
+  } catch (const std::exception&) {
+    return "skip";
+  }
+  try {
+    const std::string found = difference(expected, run_program(program, /*with_encore=*/true));
+    if (!found.empty()) {
+      return found;
+    }
+  } catch (const ChangedError& error) {
+    return std::string("refused: ") + error.what();
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    return "encore threw: " + what.substr(0, what.find("\nframe"));
+  }
+  const int64_t after = live_tensor_bytes();
+  return leaks || after == live ? ""
+                                : "live bytes should be " + std::to_string(live) + " and are " + std::to_string(after);
+}
+
+}  // namespace encore::test
