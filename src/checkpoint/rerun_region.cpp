@@ -243,7 +243,7 @@ at::Tensor RerunFrame::get(size_t index) {
 void RerunFrame::check_sources() const {
   for (tape::OpId id = first_; id < last_; ++id) {
     for (const tape::TensorArg& arg : tape_->ops()[static_cast<size_t>(id)].tensors) {
-      if (arg.counted && tape_->value(arg.value).source) {
+      if (arg.read && tape_->value(arg.value).source) {
         tape_->resident(arg.value);
       }
     }

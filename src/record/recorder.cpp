@@ -243,7 +243,7 @@ void Recorder::start(const at::RecordFunction& call) {
 /// A value read across a region's border is something the region in which it was made is asked to save.
 void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
   for (const tape::TensorArg& arg : pending.op.tensors) {
-    if (!arg.counted || tape_->value(arg.value).is_constant()) {
+    if (!(arg.read || arg.updated) || tape_->value(arg.value).is_constant()) {
       continue;
     }
     const tape::OpId producer = tape_->value(arg.value).producer;

@@ -51,18 +51,6 @@ bool is_training(const OpInfo& info, c10::ArrayRef<const c10::IValue> args) {
 
 }  // namespace
 
-bool Op::reads(const TensorArg& arg) const {
-  if (arg.shape_only || arg.value == kNone) {
-    return false;
-  }
-  for (const Write& write : writes) {
-    if (write.before == arg.value && (write.full || write.state)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool StorageRecord::changed_unseen() const {
   return counter.enabled() && static_cast<int64_t>(counter.current_version()) != version;
 }
@@ -141,13 +129,14 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   op.args.reserve(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
+    const bool updated = contains(info.state_writes, i) && is_training(info, args);
     op.opaque = op.opaque || !can_be_passed_again(arg);
     if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) {
       op.args.emplace_back();
       if (!arg.isTensor()) {
         op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
       }
-      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index); });
+      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index, updated); });
     } else {
       op.args.push_back(own_argument(arg));
     }
@@ -161,7 +150,7 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   return pending;
 }
 
-void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index) {
+void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated) {
   Op& op = pending.op;
   if (!tensor.defined()) {
     op.tensors.push_back({arg, index, kNone, false, false, {}});
@@ -172,12 +161,11 @@ void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t a
     return;
   }
   const OpInfo& info = *op.info;
-  TensorArg entry{arg, index, kNone, info.factory || info.metadata_only, false, Geometry::of(tensor)};
+  TensorArg entry{arg, index, kNone, false, updated, Geometry::of(tensor)};
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
                            entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
-  const bool state = contains(info.state_writes, arg);
-  entry.counted = !entry.shape_only && !overwritten && !state;
-  entry.value = entry.counted ? read(tensor, !pending.watched_only) : touch(tensor);
+  entry.read = !info.factory && !info.metadata_only && !overwritten && !updated;
+  entry.value = entry.read ? read(tensor, !pending.watched_only) : touch(tensor);
   op.tensors.push_back(std::move(entry));
 }
 
@@ -193,14 +181,13 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
     }
   }
   Value& value = this->value(before);
-  const StorageRecord& record = storages_[static_cast<size_t>(storage)];
-  pending.writes.push_back({storage, before, Geometry::of(tensor), state, record.version});
+  pending.writes.push_back({storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version())});
   if (pending.op.info->metadata_only || !value.is_constant()) {
     return;
   }
   // The op's own reading does not count, unless it returns more than what it writes.
   const auto own_reads = std::count_if(pending.op.tensors.begin(), pending.op.tensors.end(),
-                                       [&](const TensorArg& arg) { return arg.value == before && arg.counted; });
+                                       [&](const TensorArg& arg) { return arg.value == before && arg.read; });
   const OpInfo& info = *pending.op.info;
   const bool needed = value.reads > own_reads || (own_reads > 0 && info.num_returns > info.writes.size());
   if ((needed && dropped_ > 0) || (pending.watched_only && value.source)) {
@@ -224,8 +211,11 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   const auto storage = record.weak.lock();
   const auto nbytes = storage ? static_cast<int64_t>(storage->nbytes()) : before.nbytes;
   Write entry{write.before, kNone, false, write.state};
-  entry.full = (write.state ? op.info->state_overwritten : op.info->overwrites) && write.geometry.covers(nbytes) &&
-               nbytes == before.nbytes;
+  // An op that also reads what it overwrites, as in add_out(x, x, y), must find the old bytes there.
+  const bool read = std::any_of(op.tensors.begin(), op.tensors.end(),
+                                [&](const TensorArg& arg) { return arg.read && arg.value == write.before; });
+  entry.full = !read && (write.state ? op.info->state_overwritten : op.info->overwrites) &&
+               write.geometry.covers(nbytes) && nbytes == before.nbytes;
   Value after;
   after.producer = id;
   after.storage = write.storage;
@@ -339,7 +329,7 @@ bool Tape::can_be_replayed(ValueId id) const {
     }
     const Op& op = ops_[static_cast<size_t>(value.producer)];
     for (const TensorArg& arg : op.tensors) {
-      if (op.reads(arg)) {
+      if (arg.read) {
         open.push_back(arg.value);
       }
     }

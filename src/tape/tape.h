@@ -45,8 +45,8 @@ struct TensorArg {
   size_t arg = 0;
   int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
   ValueId value = kNone;
-  bool shape_only = false;  // the op looks at its shape, never at its bytes
-  bool counted = false;     // among the value's reads
+  bool read = false;     // the op reads its bytes, which counts among the value's reads
+  bool updated = false;  // the op updates its bytes as state, and its results don't depend on them
   Geometry geometry;
 };
 
@@ -79,8 +79,6 @@ struct Op {
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
   int64_t duration_ns = 0;
   bool opaque = false;
-
-  bool reads(const TensorArg& arg) const;  // false where only the shape, or nothing, of the argument matters
 };
 
 /// Where a storage stands: which value its bytes are now, if nobody wrote to them unseen.
@@ -101,7 +99,7 @@ struct PendingOp {
     ValueId before;
     Geometry geometry;
     bool state;
-    int64_t version_before;
+    int64_t version_before;  // of the tensor: tensors that share a storage need not share a version counter
   };
   std::vector<PendingWrite> writes;
   bool watched_only = false;
@@ -168,7 +166,7 @@ class Tape {
   ValueId touch(const at::Tensor& tensor);
   ValueId add_value(Value value);
   ValueId add_storage(const at::Tensor& tensor, Value value);
-  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index);
+  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated);
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
   void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
   Output add_output(OpId id, Op& op, const at::Tensor& tensor);
