@@ -25,11 +25,13 @@ torch::autograd::Edge stand_in_edge() {
           0};
 }
 
-/// Bytes of outside tensors that the function overwrites: as they were when it was first called, while it is called
-/// again.
-class OverwrittenTensors {
+}  // namespace
+
+/// Tensors from before the function that it overwrites: with the bytes that they had when it was first called, while it
+/// is called again.
+class RerunFrame::Overwritten {
  public:
-  OverwrittenTensors(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
+  Overwritten(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
     for (tape::OpId id = first; id < last; ++id) {
       for (const tape::Write& write : tape.ops()[static_cast<size_t>(id)].writes) {
         const tape::Value& before = tape.value(write.before);
@@ -39,8 +41,11 @@ class OverwrittenTensors {
       }
     }
   }
-  ~OverwrittenTensors() {
+  ~Overwritten() {
     for (const Swap& swap : swaps_) {
+      if (!swap.now) {
+        continue;
+      }
       std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
       tape::StorageRecord& record = tape_.storage(swap.index);
       if (record.counter.enabled() && !swap.changed) {
@@ -48,31 +53,50 @@ class OverwrittenTensors {
       }
     }
   }
-  OverwrittenTensors(const OverwrittenTensors&) = delete;
-  OverwrittenTensors& operator=(const OverwrittenTensors&) = delete;
+  Overwritten(const Overwritten&) = delete;
+  Overwritten& operator=(const Overwritten&) = delete;
+
+  /// What stands for the storage during the call; empty if the function does not overwrite it.
+  c10::Storage find(const c10::StorageImpl* storage) const {
+    for (const Swap& swap : swaps_) {
+      if (swap.storage == storage) {
+        return swap.live;
+      }
+    }
+    return c10::Storage();
+  }
 
  private:
   struct Swap {
     int32_t index;
+    const c10::StorageImpl* storage;
     c10::Storage live;
     c10::Storage now;
     bool changed;
   };
 
   void swap_in(int32_t index, const c10::Storage& then) {
-    tape::StorageRecord& record = tape_.storage(index);
+    const tape::StorageRecord& record = tape_.storage(index);
     const auto locked = record.weak.lock();
+    const c10::StorageImpl* storage = record.weak._unsafe_get_target();
+    if (find(storage)) {
+      return;
+    }
     if (!locked || locked->nbytes() != then.nbytes()) {
-      return;  // nobody else has it any more
+      // Nobody else has it any more: the call gets bytes of its own.
+      swaps_.push_back({index, storage, tape::copy_storage(then), c10::Storage(), false});
+      return;
     }
     const c10::Storage live(locked);
-    swaps_.push_back({index, live, tape::copy_storage(live), record.changed_unseen()});
+    swaps_.push_back({index, storage, live, tape::copy_storage(live), record.changed_unseen()});
     std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
   }
 
   tape::Tape& tape_;
   std::vector<Swap> swaps_;
 };
+
+namespace {
 
 /// Generators as they were when the function first drew from them; as they are now again afterwards.
 class RandomThen {
@@ -134,7 +158,7 @@ std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor
     return frame_->add_slot(tensor);
   }
   frame_->fill_next_slot(tensor);
-  return record::keep_plainly(tensor, record::version_of(tensor), "");
+  return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
 }
 
 RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
@@ -148,8 +172,14 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
   const bool recorded = recorder != nullptr && !record::Recorder::is_paused();
   for (const at::Tensor& input : inputs) {
     Input entry;
-    entry.saved = recorded ? recorder->save_for_region(input)
-                           : record::keep_plainly(input, record::version_of(input), options_.name);
+    entry.saved = recorded ? recorder->save_for_region(input) : nullptr;
+    if (!entry.saved) {
+      entry.tensor = tape::detached_alias(input);
+    }
+    if (tape::is_plain(input)) {
+      entry.storage = input.storage().getWeakStorageImpl();
+      entry.geometry = tape::Geometry::of(input);
+    }
     entry.requires_grad = input.requires_grad();
     entry.is_leaf = input.is_leaf();
     inputs_.push_back(std::move(entry));
@@ -163,11 +193,23 @@ std::string RerunFrame::who() const {
 void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
   tape_ = std::move(tape);
   first_ = first;
+  if (options_.determinism_check == DeterminismCheck::kValues) {
+    tape_->watch_every_byte();
+  }
 }
 
 void RerunFrame::end() {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
+  for (Input& input : inputs_) {
+    if (input.tensor.defined()) {
+      // Only now: the function itself may have changed it.
+      record::AsSaved then = record::as_saved(input.tensor, record::version_of(input.tensor), *tape_);
+      then.where = options_.name;
+      input.saved = record::keep_plainly(input.tensor, std::move(then));
+      input.tensor = at::Tensor();
+    }
+  }
   bool drew = random_.moved_on();
   for (tape::OpId id = first_; id < last_; ++id) {
     drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
@@ -243,17 +285,19 @@ at::Tensor RerunFrame::get(size_t index) {
 void RerunFrame::check_sources() const {
   for (tape::OpId id = first_; id < last_; ++id) {
     for (const tape::TensorArg& arg : tape_->ops()[static_cast<size_t>(id)].tensors) {
-      if (arg.read && tape_->value(arg.value).source) {
+      const tape::Value& value = tape_->value(arg.value);
+      if (arg.read && value.source && value.producer < first_) {
         tape_->resident(arg.value);
       }
     }
   }
 }
 
-std::vector<at::Tensor> RerunFrame::inputs_again() const {
+std::vector<at::Tensor> RerunFrame::inputs_again(const Overwritten& overwritten) const {
   std::vector<at::Tensor> tensors;
   for (const Input& input : inputs_) {
-    const at::Tensor source = input.saved->get();
+    const c10::Storage storage = overwritten.find(input.storage._unsafe_get_target());
+    const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
     at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
     if (input.requires_grad && input.is_leaf) {
       tensor.set_requires_grad(true);
@@ -273,8 +317,8 @@ void RerunFrame::rerun() {
   }
   const record::Recorder::Aside aside;
   check_sources();
-  const std::vector<at::Tensor> inputs = inputs_again();
-  const OverwrittenTensors overwritten(*tape_, first_, last_);
+  const Overwritten overwritten(*tape_, first_, last_);
+  const std::vector<at::Tensor> inputs = inputs_again(overwritten);
   const RandomThen random(*tape_, first_, last_, random_);
   const c10::InferenceMode no_inference(false);
   const at::AutoGradMode grad(true);

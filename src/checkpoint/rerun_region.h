@@ -24,6 +24,7 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
 
  private:
   class SlotHandle;
+  class Overwritten;
   struct Slot {
     tape::Geometry geometry;
     std::string made_by;
@@ -33,13 +34,16 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   };
   struct Input {
     std::shared_ptr<record::Saved> saved;
+    at::Tensor tensor;  // until the function has returned, where nothing else could bring it back
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+    tape::Geometry geometry;
     bool requires_grad = false;
     bool is_leaf = false;
   };
 
   at::Tensor get(size_t slot);
   void rerun();
-  std::vector<at::Tensor> inputs_again() const;
+  std::vector<at::Tensor> inputs_again(const Overwritten& overwritten) const;
   void check_sources() const;
   void check_slot(const Slot& slot, const at::Tensor& tensor) const;
   std::string who() const;

@@ -90,24 +90,38 @@ ValueId Tape::find(const at::Tensor& tensor) const {
 
 /// The tensor's value, known from here on: what no recorded op made, or was changed unseen, comes from outside.
 ValueId Tape::touch(const at::Tensor& tensor) {
-  Value outside;
-  outside.source = true;
   const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
   if (hit == by_storage_.end()) {
+    Value outside;
+    outside.source = true;
     return add_storage(tensor, std::move(outside));
   }
-  StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
-  if (record.changed_unseen()) {
-    outside.storage = hit->second;
-    outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
-    record.version = static_cast<int64_t>(record.counter.current_version());
-    record.current = add_value(std::move(outside));
-  }
-  return record.current;
+  const StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  return record.changed_unseen() ? add_changed_source(hit->second, tensor) : record.current;
+}
+
+ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
+  StorageRecord& record = storages_[static_cast<size_t>(storage)];
+  Value outside;
+  outside.source = true;
+  outside.storage = storage;
+  outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+  record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  return record.current = add_value(std::move(outside));
 }
 
 ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
-  const ValueId id = touch(tensor);
+  ValueId id = touch(tensor);
+  if (this->value(id).source) {
+    const auto then = this->value(id).fingerprint;
+    if (then.has_value() && !then->is_of(tensor.storage())) {
+      id = add_changed_source(this->value(id).storage, tensor);
+    }
+    Value& source = this->value(id);
+    if (!source.fingerprint.has_value() || (every_byte_ && !source.fingerprint->every_byte)) {
+      source.fingerprint = Fingerprint::of(tensor.storage(), every_byte_);
+    }
+  }
   Value& value = this->value(id);
   if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
     value.factory_hash.reset();
@@ -120,9 +134,9 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   return id;
 }
 
-PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only) {
+PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
   PendingOp pending;
-  pending.watched_only = watched_only;
+  pending.watched_from = watched_from;
   Op& op = pending.op;
   op.info = &info;
   op.opaque = !info.replayable;
@@ -165,7 +179,7 @@ void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t a
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
                            entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
   entry.read = !info.factory && !info.metadata_only && !overwritten && !updated;
-  entry.value = entry.read ? read(tensor, !pending.watched_only) : touch(tensor);
+  entry.value = entry.read ? read(tensor, pending.watched_from == kNone) : touch(tensor);
   op.tensors.push_back(std::move(entry));
 }
 
@@ -182,7 +196,15 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   }
   Value& value = this->value(before);
   pending.writes.push_back({storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version())});
-  if (pending.op.info->metadata_only || !value.is_constant()) {
+  if (pending.op.info->metadata_only || value.copied) {
+    return;
+  }
+  if (pending.watched_from != kNone && value.producer < pending.watched_from) {
+    value.strong = copy_storage(tensor.storage());
+    value.copied = true;
+    return;
+  }
+  if (!value.is_constant()) {
     return;
   }
   // The op's own reading does not count, unless it returns more than what it writes.
@@ -190,7 +212,7 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
                                        [&](const TensorArg& arg) { return arg.value == before && arg.read; });
   const OpInfo& info = *pending.op.info;
   const bool needed = value.reads > own_reads || (own_reads > 0 && info.num_returns > info.writes.size());
-  if ((needed && dropped_ > 0) || (pending.watched_only && value.source)) {
+  if (needed && dropped_ > 0) {
     value.strong = copy_storage(tensor.storage());
     value.copied = true;
   } else {
@@ -222,6 +244,7 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   after.nbytes = nbytes;
   after.base = entry.full ? kNone : write.before;
   after.source = before.source;
+  after.state = write.state;
   after.opaque = !before.source && (op.opaque || op.info->moves_storage || (before.opaque && !entry.full));
   after.uninitialised = before.uninitialised && !entry.full;
   if (after.source && storage) {
@@ -293,7 +316,10 @@ c10::Storage Tape::resident(ValueId id) const {
   }
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
   if (record.current == id && !record.changed_unseen()) {
-    return value.strong ? value.strong : c10::Storage(record.weak.lock());
+    c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
+    if (!value.fingerprint.has_value() || !storage || value.fingerprint->is_of(storage)) {
+      return storage;
+    }
   }
   if (value.is_constant()) {
     throw ChangedError(
