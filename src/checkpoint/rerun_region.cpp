@@ -226,8 +226,10 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor) {
   Slot slot;
   slot.geometry = tape::Geometry::of(tensor);
   const tape::ValueId value = tape_->find(tensor);
-  slot.made_by = value == tape::kNone ? std::string("an op") : tape_->describe_op(tape_->value(value).producer);
-  if (options_.determinism_check == DeterminismCheck::kValues) {
+  const tape::OpId producer = value == tape::kNone ? tape::kNone : tape_->value(value).producer;
+  slot.made_by = producer == tape::kNone ? std::string("an op") : tape_->describe_op(producer);
+  const bool unset = value != tape::kNone && tape_->value(value).uninitialised;
+  if (options_.determinism_check == DeterminismCheck::kValues && !unset) {
     slot.hash = tape::hash_elements(tensor);
   }
   slots_.push_back(std::move(slot));

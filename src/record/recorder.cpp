@@ -325,16 +325,19 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
 }
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
-  if (value != tape::kNone) {
+  for (const auto& region : regions_) {
+    // Called again, its function saves as many tensors, but not all need come from the same place: autocast may have
+    // cast a weight before the first call and casts it inside the second.
+    if (region->is_opaque()) {
+      return region->save(value, tensor);
+    }
+  }
+  if (value != tape::kNone && !tape_->value(value).is_constant()) {
     const tape::OpId producer = tape_->value(value).producer;
-    for (auto region = regions_.rbegin(); region != regions_.rend() && producer != tape::kNone; ++region) {
-      if (producer < (*region)->first()) {
-        continue;
+    for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
+      if (producer >= (*region)->first()) {
+        return (*region)->save(value, tensor);
       }
-      if (tape_->value(value).is_constant() && !(*region)->is_opaque()) {
-        break;
-      }
-      return (*region)->save(value, tensor);
     }
   }
   return keep_plainly(tensor, as_saved(tensor, version, *tape_));

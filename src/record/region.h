@@ -25,7 +25,7 @@ class Region {
   virtual bool is_opaque() const { return false; }
   virtual bool replays_random_ops() const { return true; }
 
-  /// Autograd saves `tensor`, a value made inside this region.
+  /// Autograd saves `tensor`: a value made inside this region, or whatever it is while the region is opaque.
   virtual std::shared_ptr<Saved> save(tape::ValueId value, const at::Tensor& tensor) = 0;
   /// An op inside reads `tensor`, a value of this tape made before the region; `saved` is what its own region made of
   /// it.
