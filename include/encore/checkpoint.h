@@ -74,12 +74,19 @@ class ENCORE_API CheckpointCall {
 ENCORE_API bool is_worth_recording();
 ENCORE_API void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments);
 
+template <class F, class = void>
+struct IsModuleHolder : std::false_type {};
+template <class F>
+struct IsModuleHolder<F, std::void_t<typename F::ContainedType, decltype(std::declval<const F&>().ptr())>>
+    : std::true_type {};
+
 template <class F, class... Args>
 decltype(auto) call(F&& f, Args&&... args) {
-  if constexpr (std::is_invocable_v<F, Args...>) {
+  // A holder's own call operator gives void for modules whose forward is a template, such as Sequential.
+  if constexpr (!IsModuleHolder<Bare<F>>::value && std::is_invocable_v<F, Args...>) {
     return std::invoke(std::forward<F>(f), std::forward<Args>(args)...);
   } else {
-    return f->forward(std::forward<Args>(args)...);  // a pointer to a module
+    return f->forward(std::forward<Args>(args)...);
   }
 }
 

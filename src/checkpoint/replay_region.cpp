@@ -110,6 +110,9 @@ ReplayRegion::ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, s
   if (parent_ && !parent_->path_.empty()) {
     path_ = path_.empty() ? parent_->path_ : parent_->path_ + "/" + path_;
   }
+  if (options_.check == DeterminismCheck::kValues) {
+    tape_->watch_every_byte();
+  }
 }
 
 ReplayRegion::~ReplayRegion() {

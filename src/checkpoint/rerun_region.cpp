@@ -25,16 +25,18 @@ torch::autograd::Edge stand_in_edge() {
           0};
 }
 
-/// Outside tensors that the function reads or writes hold the bytes that they held when it was first called, while it
-/// is called again. Throws ChangedError where those bytes are gone.
-class OutsideThen {
+}  // namespace
+
+/// Tensors from before the call that the function reads or overwrites hold the bytes that they held when it was first
+/// called, while it is called again. Throws ChangedError where those bytes are gone.
+class RerunFrame::Then {
  public:
-  OutsideThen(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
+  Then(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
     try {
       for (tape::OpId id = first; id < last; ++id) {
         const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
         for (const tape::TensorArg& arg : op.tensors) {
-          if (arg.counted) {
+          if (arg.read && tape.value(arg.value).source) {
             use(arg.value, first);
           }
         }
@@ -47,13 +49,24 @@ class OutsideThen {
       throw;
     }
   }
-  ~OutsideThen() { swap_back(); }
-  OutsideThen(const OutsideThen&) = delete;
-  OutsideThen& operator=(const OutsideThen&) = delete;
+  ~Then() { swap_back(); }
+  Then(const Then&) = delete;
+  Then& operator=(const Then&) = delete;
+
+  /// What stands for the storage during the call; empty if its bytes are the same as then.
+  c10::Storage find(const c10::StorageImpl* storage) const {
+    for (const Swap& swap : swaps_) {
+      if (swap.storage == storage) {
+        return swap.live;
+      }
+    }
+    return c10::Storage();
+  }
 
  private:
   struct Swap {
     int32_t index;
+    const c10::StorageImpl* storage;
     c10::Storage live;
     c10::Storage now;
     bool changed;
@@ -61,22 +74,34 @@ class OutsideThen {
 
   void use(tape::ValueId id, tape::OpId first) {
     const tape::Value& value = tape_.value(id);
-    if (!value.source || value.producer >= first || !seen_.insert(value.storage).second) {
+    if (value.producer >= first || !seen_.insert(value.storage).second) {
       return;
     }
-    const c10::Storage then = tape_.resident(id);
+    if (value.source) {
+      tape_.resident(id);  // throws if it changed
+    }
+    if (!value.copied) {
+      return;
+    }
+    const c10::Storage& then = value.strong;
     tape::StorageRecord& record = tape_.storage(value.storage);
+    const c10::StorageImpl* storage = record.weak._unsafe_get_target();
     const auto locked = record.weak.lock();
-    if (!value.copied || !locked || locked->nbytes() != then.nbytes()) {
-      return;  // as it was, or nobody else has it any more
+    if (!locked || locked->nbytes() != then.nbytes()) {
+      // Nobody else has it any more: the call gets bytes of its own.
+      swaps_.push_back({value.storage, storage, tape::copy_storage(then), c10::Storage(), false});
+      return;
     }
     const c10::Storage live(locked);
-    swaps_.push_back({value.storage, live, tape::copy_storage(live), record.changed_unseen()});
+    swaps_.push_back({value.storage, storage, live, tape::copy_storage(live), record.changed_unseen()});
     std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
   }
 
   void swap_back() {
     for (const Swap& swap : swaps_) {
+      if (!swap.now) {
+        continue;
+      }
       std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
       tape::StorageRecord& record = tape_.storage(swap.index);
       if (record.counter.enabled() && !swap.changed) {
@@ -90,6 +115,8 @@ class OutsideThen {
   std::vector<Swap> swaps_;
   std::set<int32_t> seen_;
 };
+
+namespace {
 
 /// Generators as they were when the function first drew from them; as they are now again afterwards.
 class RandomThen {
@@ -154,14 +181,14 @@ class RerunFrame::SlotHandle final : public record::Saved {
 std::shared_ptr<record::Saved> RerunRegion::save_next(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (again_) {
     frame_->fill_next_slot(tensor, op);
-    return record::keep_plainly(tensor, record::version_of(tensor), "");
+    return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
   }
   return frame_->add_slot(tensor, op);
 }
 
 // Only values that an opaque region made could come here, and those are constants of the tape.
 std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
-  return record::keep_plainly(tensor, record::version_of(tensor), "");
+  return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
 }
 
 RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
@@ -177,9 +204,12 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
     Input entry;
     entry.saved = recorded ? recorder->save_for_region(input) : nullptr;
     if (!entry.saved) {
-      entry.outside = tape::detached_alias(input);
+      entry.tensor = tape::detached_alias(input);
     }
-    entry.storage = tape::is_plain(input) ? input.storage().unsafeGetStorageImpl() : nullptr;
+    if (tape::is_plain(input)) {
+      entry.storage = input.storage().getWeakStorageImpl();
+      entry.geometry = tape::Geometry::of(input);
+    }
     entry.same_as = static_cast<size_t>(
         std::find_if(inputs.begin(), inputs.end(), [&](const auto& other) { return other.is_same(input); }) -
         inputs.begin());
@@ -202,7 +232,13 @@ void RerunFrame::end() {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
   for (Input& input : inputs_) {
-    input.version_after = input.outside.defined() ? record::version_of(input.outside) : 0;
+    if (input.tensor.defined()) {
+      // Only now: the function itself may have changed it.
+      record::AsSaved then = record::as_saved(input.tensor, record::version_of(input.tensor), *tape_);
+      then.where = options_.name;
+      input.saved = record::keep_plainly(input.tensor, std::move(then));
+      input.tensor = at::Tensor();
+    }
   }
   bool drew = random_.moved_on();
   for (tape::OpId id = first_; id < last_; ++id) {
@@ -227,7 +263,11 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
     slots_.push_back(std::move(slot));
     record::Recorder* recorder = record::Recorder::current();
     auto saved = recorder->save_for_region(tensor);
-    return saved ? saved : record::keep_plainly(tensor, record::version_of(tensor), options_.name);
+    record::AsSaved then = record::as_saved(tensor, record::version_of(tensor), *tape_);
+    if (op != nullptr && !op->state_writes.empty()) {
+      then.fingerprint.reset();  // saved by the op that is about to update it
+    }
+    return saved ? saved : record::keep_plainly(tensor, std::move(then));
   }
   // Some ops save a buffer first and fill it later.
   const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
@@ -295,40 +335,16 @@ at::Tensor RerunFrame::get(size_t index) {
   return std::exchange(slots_[index].tensor, at::Tensor());
 }
 
-bool RerunFrame::writes_to(const c10::StorageImpl* storage) const {
-  for (tape::OpId id = first_; id < last_; ++id) {
-    for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
-      if (tape_->storage(tape_->value(write.before).storage).weak._unsafe_get_target() == storage) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-std::vector<at::Tensor> RerunFrame::inputs_again() const {
+std::vector<at::Tensor> RerunFrame::inputs_again(const Then& then) const {
   std::vector<at::Tensor> tensors;
-  std::unordered_map<const c10::StorageImpl*, c10::Storage> copies;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
     if (input.same_as < i) {
       tensors.push_back(tensors[input.same_as]);
       continue;
     }
-    if (input.outside.defined() && record::version_of(input.outside) != input.version_after) {
-      throw ChangedError(who() + ": input " + std::to_string(i) + ", " + tape::Geometry::of(input.outside).text() +
-                         ", was changed in place after the call; backward calls the function again and needs it as it "
-                         "was. Change it after backward, or change a clone");
-    }
-    at::Tensor source = input.saved ? input.saved->get() : input.outside;
-    if (input.saved && writes_to(input.storage)) {
-      // Others may hold what came back. Inputs that shared their bytes share the copy.
-      const auto [copy, is_new] = copies.try_emplace(input.storage);
-      if (is_new) {
-        copy->second = tape::copy_storage(source.storage());
-      }
-      source = tape::Geometry::of(source).over(copy->second);
-    }
+    const c10::Storage storage = then.find(input.storage._unsafe_get_target());
+    const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
     at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
     if (input.requires_grad && input.is_leaf) {
       tensor.set_requires_grad(true);
@@ -347,8 +363,8 @@ void RerunFrame::rerun() {
                       ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   const record::Recorder::Aside aside;
-  const std::vector<at::Tensor> inputs = inputs_again();
-  const OutsideThen outside(*tape_, first_, last_);
+  const Then then(*tape_, first_, last_);
+  const std::vector<at::Tensor> inputs = inputs_again(then);
   const RandomThen random(*tape_, first_, last_, random_);
   const c10::InferenceMode no_inference(false);
   const at::AutoGradMode grad(true);

@@ -24,6 +24,7 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
 
  private:
   class SlotHandle;
+  class Then;
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;
@@ -32,12 +33,10 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
     at::Tensor tensor;
   };
   struct Input {
-    // Made on the tape that was being recorded: its region saved it. From outside: the tensor itself, and its version
-    // when the function had returned, for the function may change it.
     std::shared_ptr<record::Saved> saved;
-    at::Tensor outside;
-    int64_t version_after = 0;
-    const c10::StorageImpl* storage = nullptr;
+    at::Tensor tensor;  // until the function has returned, where nothing else could bring it back
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+    tape::Geometry geometry;
     size_t same_as = 0;  // the first input that is this very tensor
     bool requires_grad = false;
     bool is_leaf = false;
@@ -45,8 +44,7 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
 
   at::Tensor get(size_t slot);
   void rerun();
-  std::vector<at::Tensor> inputs_again() const;
-  bool writes_to(const c10::StorageImpl* storage) const;
+  std::vector<at::Tensor> inputs_again(const Then& then) const;
   void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 

@@ -46,12 +46,12 @@ c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, si
 
 class PlainlyKept final : public Saved {
  public:
-  PlainlyKept(const at::Tensor& tensor, int64_t version, std::string where)
-      : tensor_(tape::detached_alias(tensor)), version_(version), where_(std::move(where)) {}
+  PlainlyKept(const at::Tensor& tensor, AsSaved then)
+      : tensor_(tape::detached_alias(tensor)), then_(std::move(then)) {}
 
   at::Tensor get() override {
-    if (version_of(tensor_) != version_) {
-      throw ChangedError((where_.empty() ? std::string("checkpoint") : "checkpoint '" + where_ + "'") +
+    if (version_of(tensor_) != then_.version || has_other_bytes()) {
+      throw ChangedError((then_.where.empty() ? std::string("checkpoint") : "checkpoint '" + then_.where + "'") +
                          ": the tensor " + tape::Geometry::of(tensor_).text() +
                          " was changed in place after autograd saved it; backward needs it as it was. Change it after "
                          "backward, or change a clone");
@@ -60,9 +60,12 @@ class PlainlyKept final : public Saved {
   }
 
  private:
+  bool has_other_bytes() const {
+    return then_.fingerprint.has_value() && !then_.fingerprint->is_of(tensor_.storage());
+  }
+
   at::Tensor tensor_;
-  int64_t version_;
-  std::string where_;
+  AsSaved then_;
 };
 
 }  // namespace
@@ -71,8 +74,17 @@ int64_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 
-std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, int64_t version, std::string where) {
-  return std::make_shared<PlainlyKept>(tensor, version, std::move(where));
+AsSaved as_saved(const at::Tensor& tensor, int64_t version, const tape::Tape& tape) {
+  AsSaved then{version, tape.name(), {}};
+  const tape::ValueId value = tape.find(tensor);
+  if (tape::is_plain(tensor) && (value == tape::kNone || !tape.value(value).state)) {
+    then.fingerprint = tape::Fingerprint::of(tensor.storage(), tape.every_byte());
+  }
+  return then;
+}
+
+std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, AsSaved then) {
+  return std::make_shared<PlainlyKept>(tensor, std::move(then));
 }
 
 /// Saved while its op runs: whether it is an argument, a result or neither shows when the op ends.
@@ -221,10 +233,11 @@ void Recorder::start(const at::RecordFunction& call) {
         generator = arg.toGenerator();
       }
     }
-    const bool opaque = std::any_of(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
+    const auto opaque = std::find_if(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
+    const tape::OpId watched_from = opaque == regions_.end() ? tape::kNone : (*opaque)->first();
     {
       const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-      flight->pending = tape_->begin(*info, args, opaque);
+      flight->pending = tape_->begin(*info, args, watched_from);
       enter_regions(flight->pending, args);
     }
     // Replay takes the tape's lock and then this one, so here they are never held together.
@@ -245,7 +258,7 @@ void Recorder::start(const at::RecordFunction& call) {
 /// A value read across a region's border is something the region in which it was made is asked to save.
 void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
   for (const tape::TensorArg& arg : pending.op.tensors) {
-    if (!arg.counted || tape_->value(arg.value).is_constant()) {
+    if (!(arg.read || arg.updated) || tape_->value(arg.value).is_constant()) {
       continue;
     }
     const tape::OpId producer = tape_->value(arg.value).producer;
@@ -314,19 +327,15 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
 }
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
-  if (value != tape::kNone) {
+  if (value != tape::kNone && !tape_->value(value).is_constant()) {
     const tape::OpId producer = tape_->value(value).producer;
-    for (auto region = regions_.rbegin(); region != regions_.rend() && producer != tape::kNone; ++region) {
-      if (producer < (*region)->first()) {
-        continue;
+    for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
+      if (producer >= (*region)->first()) {
+        return (*region)->save(value, tensor);
       }
-      if (tape_->value(value).is_constant()) {
-        break;
-      }
-      return (*region)->save(value, tensor);
     }
   }
-  return keep_plainly(tensor, version, tape_->name());
+  return keep_plainly(tensor, as_saved(tensor, version, *tape_));
 }
 
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
@@ -334,6 +343,8 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   const Pause own_ops_go_unseen;
   const auto flight =
       std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  // Called again, a function saves as many tensors, but not all need come from the same place: autocast may have cast a
+  // weight before the first call and casts it inside the second. So every tensor counts there.
   if (!regions_.empty() && regions_.back()->is_opaque()) {
     return regions_.back()->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
   }
@@ -362,8 +373,8 @@ std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
   const Pause own_ops_go_unseen;
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
-  const bool outside = value == tape::kNone || tape_->value(value).source;
-  return outside ? nullptr : save_value(value, tensor, version_of(tensor));
+  const bool can_be_had_again = value != tape::kNone && !tape_->value(value).is_constant();
+  return can_be_had_again ? save_value(value, tensor, version_of(tensor)) : nullptr;
 }
 
 }  // namespace encore::record

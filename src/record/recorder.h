@@ -26,7 +26,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   /// Autograd saves `tensor`.
   std::shared_ptr<Saved> save(const at::Tensor& tensor);
-  /// Like save, for a tensor that a region needs again although autograd did not save it. Null for one from outside.
+  /// Like save, for a tensor that a region needs again although autograd did not save it. Null for what no op on this
+  /// tape can make again.
   std::shared_ptr<Saved> save_for_region(const at::Tensor& tensor);
 
   /// Stops watching. The destructor does so too.

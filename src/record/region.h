@@ -27,7 +27,7 @@ class Region {
   virtual std::shared_ptr<Saved> save_next(const at::Tensor&, const tape::OpInfo*) { return nullptr; }
   virtual bool replays_random_ops() const { return true; }
 
-  /// Autograd saves `tensor`, a value made inside this region.
+  /// Autograd saves `tensor`: a value made inside this region, or whatever it is while the region is opaque.
   virtual std::shared_ptr<Saved> save(tape::ValueId value, const at::Tensor& tensor) = 0;
   /// An op inside reads `tensor`, a value of this tape made before the region; `saved` is what its own region made of
   /// it.
@@ -38,8 +38,16 @@ class Region {
   tape::OpId first_;
 };
 
-/// Holds the tensor itself, as autograd would. Refuses, as autograd would, if its version is no longer `version`.
-std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, int64_t version, std::string where);
+/// What a tensor that is held was when autograd saved it.
+struct AsSaved {
+  int64_t version = 0;
+  std::string where;                            // the tape, for messages
+  std::optional<tape::Fingerprint> fingerprint;  // none for a tensor that ops may update unseen without harm
+};
+AsSaved as_saved(const at::Tensor& tensor, int64_t version, const tape::Tape& tape);
+
+/// Holds the tensor itself, as autograd would. Refuses, as autograd would, if it is no longer what it was.
+std::shared_ptr<Saved> keep_plainly(const at::Tensor& tensor, AsSaved then);
 
 /// The tensor's version, 0 for tensors that have none.
 int64_t version_of(const at::Tensor& tensor);

@@ -123,7 +123,7 @@ class Replay {
       }
       needed_.push_back(value.producer);
       for (const TensorArg& arg : op.tensors) {
-        if (arg.counted) {
+        if (arg.read) {
           need(arg.value);
         }
       }
@@ -144,7 +144,7 @@ class Replay {
   template <class Visit>
   void for_each_use(const Op& op, const Visit& visit) {
     for (const TensorArg& arg : op.tensors) {
-      if (arg.counted) {
+      if (arg.read) {
         visit(arg.value);
       }
     }
@@ -197,7 +197,7 @@ class Replay {
       if (const auto own = written.find(arg.value); own != written.end()) {
         return arg.geometry.over(own->second);
       }
-      if (!arg.counted) {
+      if (!arg.read) {
         // Only the shape is looked at: no bytes are needed.
         return arg.geometry.over(c10::Storage(c10::Storage::use_byte_size_t(),
                                               static_cast<size_t>(tape_.value(arg.value).nbytes),

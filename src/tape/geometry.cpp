@@ -1,6 +1,7 @@
 // Tensors as bytes and back.
 #include "tape/geometry.h"
 
+#include <array>
 #include <cstring>
 #include <sstream>
 #include <typeinfo>
@@ -114,6 +115,22 @@ c10::Storage copy_storage(const c10::Storage& source) {
     std::memcpy(compat::data_of(copy), compat::data_of(source), source.nbytes());
   }
   return copy;
+}
+
+Fingerprint Fingerprint::of(const c10::Storage& storage, bool every_byte) {
+  constexpr size_t kPieces = 16;
+  constexpr size_t kPieceBytes = 16;
+  const auto* bytes = static_cast<const char*>(compat::data_of(storage));
+  const size_t nbytes = bytes == nullptr ? 0 : storage.nbytes();
+  if (every_byte || nbytes <= kPieces * kPieceBytes) {
+    return {XXH3_64bits(bytes, nbytes), every_byte};
+  }
+  std::array<char, kPieces * kPieceBytes> sample;
+  for (size_t i = 0; i < kPieces; ++i) {
+    const size_t at = (nbytes - kPieceBytes) / (kPieces - 1) * i;
+    std::memcpy(sample.data() + i * kPieceBytes, bytes + at, kPieceBytes);
+  }
+  return {XXH3_64bits(sample.data(), sample.size()), every_byte};
 }
 
 uint64_t hash_elements(const at::Tensor& tensor) {

@@ -44,6 +44,16 @@ c10::Storage new_storage(int64_t nbytes);
 /// A new CPU storage with the bytes of `source`.
 c10::Storage copy_storage(const c10::Storage& source);
 
+/// What the bytes of a storage were, by a 64-bit hash of all of them or of a sample. C++ optimizers change parameters
+/// through data(), which no version counter sees; a sample does, and costs less than a microsecond.
+struct Fingerprint {
+  uint64_t hash = 0;
+  bool every_byte = false;
+
+  static Fingerprint of(const c10::Storage& storage, bool every_byte);
+  bool is_of(const c10::Storage& storage) const { return of(storage, every_byte).hash == hash; }
+};
+
 /// A 64-bit hash of the tensor's elements, in their order.
 uint64_t hash_elements(const at::Tensor& tensor);
 

@@ -30,12 +30,6 @@ c10::IValue own_argument(const c10::IValue& value) {
   return shared_list ? value.deepcopy() : value;
 }
 
-/// Batch norm's statistics are small, have no gradient, and are changed without their version moving.
-bool may_change_silently(const at::Tensor& tensor) {
-  constexpr size_t kSmallBytes = size_t{64} << 10;
-  return !tensor.requires_grad() && tensor.storage().nbytes() <= kSmallBytes;
-}
-
 template <class Visit>
 void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {
@@ -96,34 +90,42 @@ ValueId Tape::find(const at::Tensor& tensor) const {
 
 /// The tensor's value, known from here on: what no recorded op made, or was changed unseen, comes from outside.
 ValueId Tape::touch(const at::Tensor& tensor) {
-  Value outside;
-  outside.source = true;
   const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
   if (hit == by_storage_.end()) {
+    Value outside;
+    outside.source = true;
     return add_storage(tensor, std::move(outside));
   }
-  StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
-  const Value& current = value(record.current);
-  const bool changed_silently =
-      current.source && current.hash.has_value() && *current.hash != hash_bytes(tensor.storage());
-  if (record.changed_unseen() || changed_silently) {
-    outside.storage = hit->second;
-    outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
-    record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
-    record.current = add_value(std::move(outside));
-  }
-  return record.current;
+  const StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  return record.changed_unseen() ? add_changed_source(hit->second, tensor) : record.current;
+}
+
+ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
+  StorageRecord& record = storages_[static_cast<size_t>(storage)];
+  Value outside;
+  outside.source = true;
+  outside.storage = storage;
+  outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+  record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  return record.current = add_value(std::move(outside));
 }
 
 ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
-  const ValueId id = touch(tensor);
-  Value& value = this->value(id);
-  if (value.hash.has_value() && !value.source && *value.hash != hash_bytes(tensor.storage())) {
-    value.hash.reset();
-    value.opaque = true;
+  ValueId id = touch(tensor);
+  if (this->value(id).source) {
+    const auto then = this->value(id).fingerprint;
+    if (then.has_value() && !then->is_of(tensor.storage())) {
+      id = add_changed_source(this->value(id).storage, tensor);
+    }
+    Value& source = this->value(id);
+    if (!source.fingerprint.has_value() || (every_byte_ && !source.fingerprint->every_byte)) {
+      source.fingerprint = Fingerprint::of(tensor.storage(), every_byte_);
+    }
   }
-  if (value.source && value.reads == 0 && may_change_silently(tensor)) {
-    value.hash = hash_bytes(tensor.storage());
+  Value& value = this->value(id);
+  if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
+    value.factory_hash.reset();
+    value.opaque = true;
   }
   if ((value.source || (value.opaque && keep_constants)) && !value.strong) {
     value.strong = tensor.storage();
@@ -132,31 +134,29 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   return id;
 }
 
-PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only) {
+PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
   PendingOp pending;
-  pending.watched_only = watched_only;
+  pending.watched_from = watched_from;
   Op& op = pending.op;
   op.info = &info;
   op.opaque = !info.replayable;
   op.args.reserve(args.size());
-  const auto is_state = [&](size_t arg) { return contains(info.state_writes, arg) && is_training(info, args); };
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
+    const bool updated = contains(info.state_writes, i) && is_training(info, args);
     op.opaque = op.opaque || !can_be_passed_again(arg);
     if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) {
       op.args.emplace_back();
       if (!arg.isTensor()) {
         op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
       }
-      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) {
-        add_tensor_arg(pending, tensor, i, index, is_state(i));
-      });
+      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index, updated); });
     } else {
       op.args.push_back(own_argument(arg));
     }
   }
   for (size_t i = 0; i < args.size(); ++i) {
-    const bool state = is_state(i);
+    const bool state = contains(info.state_writes, i) && is_training(info, args);
     if (state || contains(info.writes, i)) {
       for_each_tensor(args[i], [&](const at::Tensor& tensor, int32_t) { before_write(pending, tensor, state); });
     }
@@ -164,7 +164,7 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   return pending;
 }
 
-void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool state) {
+void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated) {
   Op& op = pending.op;
   if (!tensor.defined()) {
     op.tensors.push_back({arg, index, kNone, false, false, {}});
@@ -175,11 +175,11 @@ void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t a
     return;
   }
   const OpInfo& info = *op.info;
-  TensorArg entry{arg, index, kNone, info.factory || info.metadata_only, false, Geometry::of(tensor)};
+  TensorArg entry{arg, index, kNone, false, updated, Geometry::of(tensor)};
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
                            entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
-  entry.counted = !entry.shape_only && !overwritten && !state;
-  entry.value = entry.counted ? read(tensor, !pending.watched_only) : touch(tensor);
+  entry.read = !info.factory && !info.metadata_only && !overwritten && !updated;
+  entry.value = entry.read ? read(tensor, pending.watched_from == kNone) : touch(tensor);
   op.tensors.push_back(std::move(entry));
 }
 
@@ -195,17 +195,24 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
     }
   }
   Value& value = this->value(before);
-  const StorageRecord& record = storages_[static_cast<size_t>(storage)];
-  pending.writes.push_back({storage, before, Geometry::of(tensor), state, record.version});
-  if (pending.op.info->metadata_only || !value.is_constant()) {
+  pending.writes.push_back({storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version())});
+  if (pending.op.info->metadata_only || value.copied) {
+    return;
+  }
+  if (pending.watched_from != kNone && value.producer < pending.watched_from) {
+    value.strong = copy_storage(tensor.storage());
+    value.copied = true;
+    return;
+  }
+  if (!value.is_constant()) {
     return;
   }
   // The op's own reading does not count, unless it returns more than what it writes.
   const auto own_reads = std::count_if(pending.op.tensors.begin(), pending.op.tensors.end(),
-                                       [&](const TensorArg& arg) { return arg.value == before && arg.counted; });
+                                       [&](const TensorArg& arg) { return arg.value == before && arg.read; });
   const OpInfo& info = *pending.op.info;
   const bool needed = value.reads > own_reads || (own_reads > 0 && info.num_returns > info.writes.size());
-  if ((needed && dropped_ > 0) || (pending.watched_only && value.source)) {
+  if (needed && dropped_ > 0) {
     value.strong = copy_storage(tensor.storage());
     value.copied = true;
   } else {
@@ -226,18 +233,18 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   const auto storage = record.weak.lock();
   const auto nbytes = storage ? static_cast<int64_t>(storage->nbytes()) : before.nbytes;
   Write entry{write.before, kNone, false, write.state};
-  entry.full = (write.state ? op.info->state_overwritten : op.info->overwrites) && write.geometry.covers(nbytes) &&
-               nbytes == before.nbytes;
-  // x.copy_(x) overwrites all of x and reads it all the same.
-  entry.full = entry.full && std::none_of(op.tensors.begin(), op.tensors.end(), [&](const TensorArg& arg) {
-                 return arg.value == write.before && arg.counted;
-               });
+  // An op that also reads what it overwrites, as in add_out(x, x, y), must find the old bytes there.
+  const bool read = std::any_of(op.tensors.begin(), op.tensors.end(),
+                                [&](const TensorArg& arg) { return arg.read && arg.value == write.before; });
+  entry.full = !read && (write.state ? op.info->state_overwritten : op.info->overwrites) &&
+               write.geometry.covers(nbytes) && nbytes == before.nbytes;
   Value after;
   after.producer = id;
   after.storage = write.storage;
   after.nbytes = nbytes;
   after.base = entry.full ? kNone : write.before;
   after.source = before.source;
+  after.state = write.state;
   after.opaque = !before.source && (op.opaque || op.info->moves_storage || (before.opaque && !entry.full));
   after.uninitialised = before.uninitialised && !entry.full;
   if (after.source && storage) {
@@ -262,7 +269,7 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
   made.uninitialised = op.info->uninitialised;
   made.opaque = op.opaque || made.uninitialised;
   if (op.info->factory && !made.opaque) {
-    made.hash = hash_bytes(tensor.storage());
+    made.factory_hash = hash_bytes(tensor.storage());
   }
   output.value = add_storage(tensor, std::move(made));
   return output;
@@ -308,9 +315,11 @@ c10::Storage Tape::resident(ValueId id) const {
     return value.copied ? value.strong : value.retained;
   }
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
-  const bool changed_silently = value.source && value.hash && value.strong && *value.hash != hash_bytes(value.strong);
-  if (record.current == id && !record.changed_unseen() && !changed_silently) {
-    return value.strong ? value.strong : c10::Storage(record.weak.lock());
+  if (record.current == id && !record.changed_unseen()) {
+    c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
+    if (!value.fingerprint.has_value() || !storage || value.fingerprint->is_of(storage)) {
+      return storage;
+    }
   }
   if (value.is_constant()) {
     throw ChangedError(
@@ -346,7 +355,7 @@ bool Tape::can_be_replayed(ValueId id) const {
     }
     const Op& op = ops_[static_cast<size_t>(value.producer)];
     for (const TensorArg& arg : op.tensors) {
-      if (arg.counted) {
+      if (arg.read) {
         open.push_back(arg.value);
       }
     }

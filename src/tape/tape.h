@@ -26,14 +26,14 @@ struct Value {
   int64_t nbytes = 0;
   int32_t reads = 0;  // by recorded ops that may be replayed
 
-  bool source = false;         // from outside: never replayed, only checked for change
-  bool opaque = false;         // its producer cannot run again: kept as a constant once an op reads it
-  bool uninitialised = false;  // opaque because nobody recorded its bytes being set
-  bool lost = false;           // a source whose bytes were overwritten while nobody needed them
-  bool copied = false;         // `strong` is a copy of our own, made before the storage was overwritten
-  /// Bytes as a factory op left them, so that a raw write shows; or as a small source without gradient was first read,
-  /// for batch norm changes its statistics without moving their version.
-  std::optional<uint64_t> hash;
+  bool source = false;                   // from outside: never replayed, only checked for change
+  bool opaque = false;                   // its producer cannot run again: kept as a constant once an op reads it
+  bool uninitialised = false;            // opaque because nobody recorded its bytes being set
+  bool lost = false;                     // a source whose bytes were overwritten while nobody needed them
+  bool state = false;                    // left by an op that updates it without its version or its results showing it
+  bool copied = false;                   // `strong` is a copy of our own, made before the storage was overwritten
+  std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
+  std::optional<Fingerprint> fingerprint;  // of a source when it was first read
 
   c10::Storage strong;    // sources, constants, copies
   c10::Storage retained;  // brought back by replay, until every claim on it is settled
@@ -47,8 +47,8 @@ struct TensorArg {
   size_t arg = 0;
   int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
   ValueId value = kNone;
-  bool shape_only = false;  // the op looks at its shape, never at its bytes
-  bool counted = false;     // its bytes matter: counted among the value's reads
+  bool read = false;     // the op reads its bytes, which counts among the value's reads
+  bool updated = false;  // the op updates its bytes as state, and its results don't depend on them
   Geometry geometry;
 };
 
@@ -101,10 +101,10 @@ struct PendingOp {
     ValueId before;
     Geometry geometry;
     bool state;
-    int64_t version_before;
+    int64_t version_before;  // of the tensor: tensors that share a storage need not share a version counter
   };
   std::vector<PendingWrite> writes;
-  bool watched_only = false;
+  OpId watched_from = kNone;
 };
 
 /// Not thread-safe by itself: callers hold mutex().
@@ -119,9 +119,9 @@ class Tape {
   const std::string& name() const { return name_; }
 
   /// Notes the arguments of an op that is about to run. Copies outside tensors that it will overwrite and that are
-  /// needed. `watched_only`: the op will never be replayed, so its constants need not be kept, but every outside tensor
-  /// that it overwrites is copied, for its function to be called again on.
-  PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, bool watched_only);
+  /// needed. With `watched_from` the op will never be replayed, so its constants need not be kept, but every value from
+  /// before op `watched_from` that it overwrites is copied, for its function to be called again on.
+  PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from = kNone);
 
   /// Notes its results; `outputs` are the last values of the boxed call's stack.
   OpId end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque);
@@ -134,6 +134,10 @@ class Tape {
 
   /// Where the value's bytes are now, or an empty storage. Throws ChangedError for a source that changed unseen.
   c10::Storage resident(ValueId id) const;
+
+  /// From here on fingerprints of sources are taken of all their bytes.
+  void watch_every_byte() { every_byte_ = true; }
+  bool every_byte() const { return every_byte_; }
 
   /// True if the value can be had again without being kept: nothing that its replay needs is lost.
   bool can_be_replayed(ValueId id) const;
@@ -166,9 +170,10 @@ class Tape {
  private:
   ValueId read(const at::Tensor& tensor, bool keep_constants);
   ValueId touch(const at::Tensor& tensor);
+  ValueId add_changed_source(int32_t storage, const at::Tensor& tensor);
   ValueId add_value(Value value);
   ValueId add_storage(const at::Tensor& tensor, Value value);
-  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool state);
+  void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated);
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
   void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
   Output add_output(OpId id, Op& op, const at::Tensor& tensor);
@@ -183,6 +188,7 @@ class Tape {
   int64_t dropped_ = 0;  // handles that hold nothing: as long as there are any, replay may be asked for
   int64_t lost_ = 0;
   int64_t epoch_ = 0;
+  bool every_byte_ = false;
 };
 
 }  // namespace encore::tape

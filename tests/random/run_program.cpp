@@ -109,7 +109,8 @@ class Interpreter {
       }
       return out;
     };
-    Mode mode{"", with_encore_, {}};
+    Mode mode;
+    mode.checkpointed = with_encore_;
     mode.options.recompute = statement.recompute;
     mode.options.determinism_check = statement.check;
     mode.options.policy = policy_of(statement.policy);

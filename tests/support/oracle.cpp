@@ -44,27 +44,39 @@ std::ostream& operator<<(std::ostream& out, const Mode& mode) {
 }
 
 Mode plain() {
-  return {"plain", false, {}};
+  return {"plain", false, {}, {}};
 }
 
 std::vector<Mode> all_modes() {
   std::vector<Mode> modes;
   for (const Recompute recompute : {Recompute::kReplay, Recompute::kRerun}) {
     const std::string kind = recompute == Recompute::kReplay ? "Replay" : "Rerun";
-    Mode none{kind + "Unchecked", true, {}};
+    Mode none{kind + "Unchecked", true, {}, {}};
     none.options.recompute = recompute;
     none.options.determinism_check = DeterminismCheck::kNone;
-    Mode values{kind + "Values", true, {}};
+    Mode values{kind + "Values", true, {}, {}};
     values.options.recompute = recompute;
     values.options.determinism_check = DeterminismCheck::kValues;
     modes.push_back(none);
     modes.push_back(values);
   }
-  Mode late{"RerunWhole", true, {}};
+  Mode late{"RerunWhole", true, {}, {}};
   late.options.recompute = Recompute::kRerun;
   late.options.early_stop = false;
   modes.push_back(late);
+  Mode in_keeping{"ReplayInKeepingScope", true, {}, keep_all()};
+  modes.push_back(in_keeping);
+  Mode in_dropping{"ReplayInDroppingScope", true, {}, drop_all()};
+  in_dropping.options.determinism_check = DeterminismCheck::kValues;
+  modes.push_back(in_dropping);
+  Mode rerun_in_dropping{"RerunInDroppingScope", true, {}, drop_all()};
+  rerun_in_dropping.options.recompute = Recompute::kRerun;
+  modes.push_back(rerun_in_dropping);
   return modes;
+}
+
+at::Tensor leaf(at::IntArrayRef sizes) {
+  return torch::randn(sizes).requires_grad_();
 }
 
 Tensors apply(const Mode& mode, const Function& f, const Tensors& inputs) {
@@ -93,7 +105,14 @@ void EveryMode::expect_same(const std::function<Tensors()>& make_inputs,
   const auto run = [&](const Mode& mode) {
     torch::manual_seed(7);
     Tensors inputs = make_inputs();
+    std::optional<Scope> scope;
+    if (mode.around) {
+      scope.emplace(*mode.around);
+    }
     Outcome outcome = step(mode, inputs);
+    if (scope && mode.options.recompute == Recompute::kReplay) {
+      EXPECT_EQ(scope->stats().values_dropped > 0, expects_drops_) << scope->dump();
+    }
     outcome.generator = at::detail::getDefaultCPUGenerator().get_state();
     return outcome;
   };

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -31,11 +32,13 @@ struct Mode {
   std::string name;
   bool checkpointed = true;
   CheckpointOptions options;
+  std::optional<Policy> around;  // the whole step runs in a Scope with this policy
 };
 std::ostream& operator<<(std::ostream& out, const Mode& mode);
 
 Mode plain();
-/// The ways in which a checkpoint may bring its values back: kReplay and kRerun, with each determinism check.
+/// The ways in which a checkpoint may bring its values back: kReplay and kRerun, with each determinism check, alone and
+/// inside scopes that keep or drop what lies around it.
 std::vector<Mode> all_modes();
 
 using Tensors = std::vector<at::Tensor>;
@@ -53,7 +56,31 @@ class EveryMode : public ::testing::TestWithParam<Mode> {
                    const std::function<Outcome(const Mode&, Tensors&)>& step);
   /// The common case: sum of all floating outputs of f, backward once.
   void expect_same(const std::function<Tensors()>& make_inputs, const Function& f);
+
+  bool replays() const { return GetParam().options.recompute == Recompute::kReplay; }
+
+  /// Where the mode has a scope around the step, kReplay must have dropped something: a checkpoint that kept everything
+  /// would pass every comparison. A test whose function saves nothing that could be dropped sets this to false.
+  bool expects_drops_ = true;
 };
+
+/// A leaf of normal random numbers that requires a gradient.
+at::Tensor leaf(at::IntArrayRef sizes);
+
+/// The message of the Exception that `f` throws; fails the test, and is empty, if it throws nothing or something else.
+template <class Exception, class F>
+std::string message_of(const F& f) {
+  try {
+    f();
+  } catch (const Exception& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another exception was thrown: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
 
 /// Backward of the sum of all floating-point outputs; adds outputs and gradients to the outcome.
 void backward_of_sum(const Tensors& outputs, const Tensors& leaves, Outcome& outcome);

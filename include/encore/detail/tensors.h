@@ -30,8 +30,13 @@ struct IsContainer : std::false_type {};
 template <class T>
 struct IsContainer<
     T, std::void_t<decltype(std::declval<T&>().begin()), decltype(std::declval<T&>().end()), typename T::value_type>>
-    : std::bool_constant<!std::is_same_v<typename T::value_type, T> && !std::is_arithmetic_v<typename T::value_type>> {
-};
+    : std::bool_constant<!std::is_same_v<typename T::value_type, T>> {};
+
+/// Strings and containers of numbers: known to hold no tensors.
+template <class T, class = void>
+struct HoldsNumbers : std::false_type {};
+template <class T>
+struct HoldsNumbers<T, std::enable_if_t<IsContainer<T>::value>> : std::is_arithmetic<typename T::value_type> {};
 
 /// A struct is looked into if `auto encore_fields(S& s) { return std::tie(s.a, s.b); }` stands beside it.
 template <class T, class = void>
@@ -54,11 +59,13 @@ void for_each_tensor(T& value, const Visit& visit, const Unknown& unknown) {
     if (value.has_value()) {
       for_each_tensor(*value, visit, unknown);
     }
+  } else if constexpr (HoldsNumbers<V>::value) {
+    return;
   } else if constexpr (IsContainer<V>::value) {
     for (auto&& element : value) {
       for_each_tensor(element, visit, unknown);
     }
-  } else if constexpr (std::is_class_v<V> && !IsContainer<V>::value) {
+  } else if constexpr (std::is_class_v<V>) {
     unknown();
   }
 }
