@@ -116,6 +116,28 @@ class RerunFrame::Then {
   std::set<int32_t> seen_;
 };
 
+/// Gradients that the function adds to: as they were before it did, while it is called again.
+class RerunFrame::GradientsThen {
+ public:
+  explicit GradientsThen(const std::vector<std::pair<at::Tensor, at::Tensor>>& gradients) : gradients_(gradients) {
+    for (const auto& [leaf, then] : gradients_) {
+      now_.push_back(leaf.grad());
+      leaf.mutable_grad() = then.defined() ? then.clone() : at::Tensor();
+    }
+  }
+  ~GradientsThen() {
+    for (size_t i = 0; i < now_.size(); ++i) {
+      gradients_[i].first.mutable_grad() = now_[i];
+    }
+  }
+  GradientsThen(const GradientsThen&) = delete;
+  GradientsThen& operator=(const GradientsThen&) = delete;
+
+ private:
+  const std::vector<std::pair<at::Tensor, at::Tensor>>& gradients_;
+  std::vector<at::Tensor> now_;
+};
+
 namespace {
 
 /// Generators as they were when the function first drew from them; as they are now again afterwards.
@@ -166,6 +188,7 @@ class RerunFrame::SlotHandle final : public record::Saved {
     const std::lock_guard<std::recursive_mutex> lock(frame_->mutex_);
     Slot& slot = frame_->slots_[slot_];
     if (--slot.handles == 0) {
+      slot.first.reset();
       slot.tensor = at::Tensor();
     }
   }
@@ -189,6 +212,12 @@ std::shared_ptr<record::Saved> RerunRegion::save_next(const at::Tensor& tensor, 
 // Only values that an opaque region made could come here, and those are constants of the tape.
 std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
   return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
+}
+
+void RerunRegion::accumulates_into(const at::Tensor& leaf) {
+  if (!again_) {
+    frame_->note_gradient(leaf);
+  }
 }
 
 RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
@@ -231,6 +260,9 @@ void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
 void RerunFrame::end() {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
+  for (Slot& slot : slots_) {
+    slot.first.reset();
+  }
   for (Input& input : inputs_) {
     if (input.tensor.defined()) {
       // Only now: the function itself may have changed it.
@@ -274,6 +306,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   if (options_.determinism_check == DeterminismCheck::kValues && filled) {
     slot.hash = tape::hash_elements(tensor);
   }
+  slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
   slots_.push_back(std::move(slot));
   return std::make_shared<SlotHandle>(shared_from_this(), slots_.size() - 1);
 }
@@ -320,6 +353,9 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
 
 at::Tensor RerunFrame::get(size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (slots_[index].first) {
+    return slots_[index].first->get();
+  }
   if (!slots_[index].tensor.defined()) {
     rerun();
     record::release_after_backward([weak = weak_from_this()] {
@@ -333,6 +369,16 @@ at::Tensor RerunFrame::get(size_t index) {
   }
   // The graph may be kept for another backward; the value is not.
   return std::exchange(slots_[index].tensor, at::Tensor());
+}
+
+void RerunFrame::note_gradient(const at::Tensor& leaf) {
+  const bool known = std::any_of(gradients_.begin(), gradients_.end(),
+                                 [&](const auto& entry) { return entry.first.is_same(leaf); });
+  if (!known) {
+    const record::Recorder::Pause pause;
+    const at::AutoGradMode no_grad(false);
+    gradients_.emplace_back(leaf, leaf.grad().defined() ? leaf.grad().clone() : at::Tensor());
+  }
 }
 
 std::vector<at::Tensor> RerunFrame::inputs_again(const Then& then) const {
@@ -365,6 +411,7 @@ void RerunFrame::rerun() {
   const record::Recorder::Aside aside;
   const Then then(*tape_, first_, last_);
   const std::vector<at::Tensor> inputs = inputs_again(then);
+  const GradientsThen gradients(gradients_);
   const RandomThen random(*tape_, first_, last_, random_);
   const c10::InferenceMode no_inference(false);
   const at::AutoGradMode grad(true);

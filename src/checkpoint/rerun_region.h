@@ -19,17 +19,21 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
 
   /// The function saves its next tensor while `op` runs: a slot for it, when it is first called.
   std::shared_ptr<record::Saved> add_slot(const at::Tensor& tensor, const tape::OpInfo* op);
-  /// The same, when it is called again. Throws to stop the call once nothing more is needed.
+  /// The function adds to the leaf's gradient, when it is first called.
+  void note_gradient(const at::Tensor& leaf);
+  /// The same as add_slot, when it is called again. Throws to stop the call once nothing more is needed.
   void fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op);
 
  private:
   class SlotHandle;
   class Then;
+  class GradientsThen;
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;
     std::optional<uint64_t> hash;
     int32_t handles = 0;
+    std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
     at::Tensor tensor;
   };
   struct Input {
@@ -52,6 +56,7 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   detail::CheckpointCall::Again again_;
   std::vector<Input> inputs_;
   std::vector<Slot> slots_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;  // of leaves that the function adds to, before it did
   std::shared_ptr<tape::Tape> tape_;
   tape::OpId first_ = 0;
   tape::OpId last_ = 0;
@@ -73,6 +78,7 @@ class RerunRegion final : public record::Region {
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
   bool has_entered(tape::ValueId) const override { return true; }
+  void accumulates_into(const at::Tensor& leaf) override;
 
  private:
   std::shared_ptr<RerunFrame> frame_;

@@ -2,8 +2,10 @@
 #include "record/engine.h"
 
 #include <typeinfo>
+#include <unordered_set>
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <encore/error.h>
@@ -25,6 +27,33 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
   Recorder& recorder_;  // used at once, in the pack hook only
   std::shared_ptr<Saved> saved_;
 };
+
+/// Tells the open regions which leaves a backward from `roots` may add to.
+void tell_regions(const torch::autograd::edge_list& roots) {
+  const Recorder* recorder = Recorder::current();
+  if (recorder == nullptr || Recorder::is_paused() ||
+      std::none_of(recorder->regions().begin(), recorder->regions().end(), [](const auto& r) { return r->is_opaque(); })) {
+    return;
+  }
+  std::vector<torch::autograd::Node*> open;
+  std::unordered_set<torch::autograd::Node*> seen;
+  const auto visit = [&](const torch::autograd::Edge& edge) {
+    if (edge.is_valid() && seen.insert(edge.function.get()).second) {
+      open.push_back(edge.function.get());
+    }
+  };
+  std::for_each(roots.begin(), roots.end(), visit);
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    std::for_each(node->next_edges().begin(), node->next_edges().end(), visit);
+    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) {
+      for (const auto& region : recorder->regions()) {
+        region->accumulates_into(leaf->variable);
+      }
+    }
+  }
+}
 
 /// One run of backward on this thread.
 class BackwardRun {
@@ -56,6 +85,9 @@ class Engine final : public torch::autograd::Engine {
                                          const torch::autograd::variable_list& inputs, bool keep_graph,
                                          bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    if (accumulate_grad) {
+      tell_regions(roots);
+    }
     const BackwardRun run(create_graph);
     return torch::autograd::Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }

@@ -33,6 +33,8 @@ class Region {
   /// it.
   virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
   virtual bool has_entered(tape::ValueId value) const = 0;
+  /// A backward that runs while this region is open is about to add to the leaf's gradient.
+  virtual void accumulates_into(const at::Tensor&) {}
 
  private:
   tape::OpId first_;

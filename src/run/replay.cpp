@@ -164,11 +164,17 @@ class Replay {
   void run_op(OpId id) {
     const Op& op = tape_.ops()[static_cast<size_t>(id)];
     std::unordered_map<ValueId, c10::Storage> written;
-    for (const Write& write : op.writes) {
-      written.emplace(write.before, writable(write));
-    }
-    torch::jit::Stack stack = build_stack(op, written);
-    call(id, op, stack);
+    torch::jit::Stack stack;
+    call(id, [&] {
+      for (const Write& write : op.writes) {
+        written.emplace(write.before, writable(write));
+      }
+      stack = build_stack(op, written);
+      if (op.random) {
+        random_.prepare(*op.random);
+      }
+      op.info->handle.callBoxed(stack);
+    });
     bind_results(id, op, stack, written);
     for_each_use(op, [&](ValueId value) {
       Held& entry = held(value);
@@ -229,12 +235,11 @@ class Replay {
     return tensors;
   }
 
-  void call(OpId id, const Op& op, torch::jit::Stack& stack) {
-    if (op.random) {
-      random_.prepare(*op.random);
-    }
+  /// Whatever goes wrong in the op, or in making room for it, is told with the op's name.
+  template <class Run>
+  void call(OpId id, const Run& run) {
     try {
-      op.info->handle.callBoxed(stack);
+      run();
     } catch (const Error&) {
       throw;
     } catch (const c10::Error& error) {
