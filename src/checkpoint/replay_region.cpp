@@ -186,16 +186,43 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (!together_) {
     bring_back({handle.value()});
   } else if (options_.group) {
-    for (const auto& weak : options_.group->regions) {
-      if (const auto region = weak.lock()) {
-        const std::lock_guard<std::recursive_mutex> lock(region->tape_->mutex());
-        region->bring_back(region->missing());
-      }
-    }
+    bring_back_group();
   } else {
     bring_back(missing());
   }
   return tape_->value(handle.value()).retained;
+}
+
+void ReplayRegion::bring_back_group() {
+  for (const auto& region : options_.group->alive()) {
+    // Functions called outside any scope have tapes of their own. One that another thread is busy with can't be waited
+    // for: that thread may be waiting for ours.
+    const std::unique_lock<std::recursive_mutex> lock(region->tape_->mutex(), std::try_to_lock);
+    if (!lock.owns_lock()) {
+      continue;
+    }
+    if (const auto targets = region->missing(); !targets.empty()) {
+      region->bring_back(targets);
+    }
+  }
+}
+
+void RegionGroup::add(const std::shared_ptr<ReplayRegion>& region) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  regions.erase(std::remove_if(regions.begin(), regions.end(), [](const auto& weak) { return weak.expired(); }),
+                regions.end());
+  regions.push_back(region);
+}
+
+std::vector<std::shared_ptr<ReplayRegion>> RegionGroup::alive() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<std::shared_ptr<ReplayRegion>> found;
+  for (const auto& weak : regions) {
+    if (auto region = weak.lock()) {
+      found.push_back(std::move(region));
+    }
+  }
+  return found;
 }
 
 bool ReplayRegion::is_missing(ValueId value) const {

@@ -16,7 +16,11 @@ class ReplayRegion;
 
 /// Regions that are recomputed together, once.
 struct RegionGroup {
+  std::mutex mutex;  // of the list; taken before no other
   std::vector<std::weak_ptr<ReplayRegion>> regions;
+
+  void add(const std::shared_ptr<ReplayRegion>& region);
+  std::vector<std::shared_ptr<ReplayRegion>> alive();
 };
 
 struct RegionOptions {
@@ -26,6 +30,7 @@ struct RegionOptions {
   bool preserve_rng_state = true;
   bool together = true;  // the first value asked for brings back all of the region
   std::shared_ptr<RegionGroup> group;
+  std::function<bool(record::Recorder&, tape::OpId)> before_op;  // see record::Region
 };
 
 class ReplayRegion final : public record::Region, public std::enable_shared_from_this<ReplayRegion> {
@@ -38,6 +43,9 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId value, const std::shared_ptr<record::Saved>& saved) override;
   bool has_entered(tape::ValueId value) const override { return entries_.count(value) > 0; }
+  bool before_op(record::Recorder& recorder, tape::OpId next) override {
+    return options_.before_op && options_.before_op(recorder, next);
+  }
 
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
@@ -55,6 +63,7 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   /// The bytes of the handle's value: resident, or brought back now.
   c10::Storage fetch(const ReplayHandle& handle);
   void bring_back(const std::vector<tape::ValueId>& targets);
+  void bring_back_group();
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);

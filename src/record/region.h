@@ -13,6 +13,8 @@ class Saved {
   virtual at::Tensor get() = 0;
 };
 
+class Recorder;
+
 /// Regions nest, on one tape, as scopes do. The recorder asks the innermost region that made a value.
 class Region {
  public:
@@ -33,6 +35,11 @@ class Region {
   /// it.
   virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
   virtual bool has_entered(tape::ValueId value) const = 0;
+
+  /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
+  virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
+  /// The recorder has taken the region off: no more ops are inside.
+  virtual void closed() {}
 
  private:
   tape::OpId first_;
