@@ -73,7 +73,7 @@ class ENCORE_API CheckpointCall {
 
 /// False where nothing would be saved, so that the function just runs: gradients off, or inside a function called
 /// again.
-ENCORE_API bool is_worth_recording();
+ENCORE_API bool is_worth_recording(const CheckpointOptions& options);
 ENCORE_API void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments);
 
 template <class F, class = void>
@@ -115,7 +115,7 @@ decltype(auto) call_checkpointed(const CheckpointOptions& options, const std::sh
   size_t next = 0;
   (seen[next++].look(args), ...);
   check_arguments(options, seen);
-  if (!is_worth_recording()) {
+  if (!is_worth_recording(options)) {
     return call(f, std::forward<Args>(args)...);
   }
   std::unique_ptr<CheckpointCall> checkpoint_call;

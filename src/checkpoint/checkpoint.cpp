@@ -83,8 +83,13 @@ void CheckpointCall::finish(const Seen& results) {
   }
 }
 
-bool is_worth_recording() {
-  return c10::GradMode::is_enabled() && !OpenRegion::is_inside_rerun();
+bool is_worth_recording(const CheckpointOptions& options) {
+  const bool inside_rerun = OpenRegion::is_inside_rerun();
+  if (!c10::GradMode::is_enabled() && !inside_rerun && run::anyone_listens()) {
+    run::tell_ran_plainly(options.name.empty() ? "checkpoint" : options.name,
+                          "gradients are off, so autograd saves nothing");
+  }
+  return c10::GradMode::is_enabled() && !inside_rerun;
 }
 
 void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments) {

@@ -151,7 +151,14 @@ void ReplayRegion::enter(ValueId value, const std::shared_ptr<Saved>& saved) {
 }
 
 void ReplayRegion::mark(ValueId value) {
-  if (!marked_.insert(value).second || !tape_->can_be_replayed(value)) {
+  if (!marked_.insert(value).second) {
+    return;
+  }
+  const bool possible = tape_->can_be_replayed(value);
+  if (run::anyone_listens()) {
+    run::tell_marked(label() + "/" + std::string(info_of(value).op), possible ? "" : "it can't be recomputed: kept");
+  }
+  if (!possible) {
     return;
   }
   const auto handles = handles_.find(value);
@@ -171,6 +178,41 @@ void ReplayRegion::mark(ValueId value) {
     }
     count_saved(value, bytes, /*kept=*/false);
   }
+}
+
+void ReplayRegion::count_marked_constant() {
+  ++stats_.marked_but_kept;
+  if (run::anyone_listens()) {
+    run::tell_marked(label() + "/input",
+                     "it comes from outside the scope, there is nothing to recompute it from: kept");
+  }
+}
+
+void ReplayRegion::closed() {
+  if (run::anyone_listens()) {
+    run::tell_region_closed(shared_from_this());
+  }
+}
+
+run::RegionFigures ReplayRegion::figures() const {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  run::RegionFigures figures;
+  std::set<int32_t> storages;  // a storage is kept, or dropped, once
+  for (const auto& [id, handles] : handles_) {
+    const tape::Value& value = tape_->value(id);
+    if (!storages.insert(value.storage).second) {
+      continue;
+    }
+    const ValueInfo info = info_of(id);
+    if (std::any_of(handles.begin(), handles.end(), [](const auto* handle) { return !handle->is_dropped(); })) {
+      ++(options_.policy(info) == Action::kKeep ? figures.kept_by_policy : figures.kept_by_need);
+      figures.bytes_kept += value.nbytes;
+    } else {
+      figures.dropped.push_back({tape_.get(), value.storage, value.nbytes, tape_->storage(value.storage).weak.expired(),
+                                 marked_.count(id) > 0, std::string(info.op)});
+    }
+  }
+  return figures;
 }
 
 ScopeStats ReplayRegion::stats() const {
@@ -244,6 +286,7 @@ std::vector<ValueId> ReplayRegion::missing() const {
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   const record::Recorder::Pause pause;
+  run::ReplayTimer timer;
   run::ReplayRequest request;
   request.first = first();
   request.targets = targets;
@@ -274,6 +317,7 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
     region->stats_.ops_replayed += replayed.ops;
     region->stats_.replay_ns += replayed.duration_ns;
   }
+  timer.done(label(), replayed.ops);
 }
 
 }  // namespace encore

@@ -8,6 +8,7 @@
 #include <encore/scope.h>
 
 #include "record/recorder.h"
+#include "run/events.h"
 
 namespace encore {
 
@@ -28,12 +29,15 @@ struct RegionOptions {
   Policy policy = drop_all();
   DeterminismCheck check = DeterminismCheck::kMetadata;
   bool preserve_rng_state = true;
-  bool together = true;  // the first value asked for brings back all of the region
+  bool is_checkpoint = true;  // false for a scope that only records
+  bool together = true;       // the first value asked for brings back all of the region
   std::shared_ptr<RegionGroup> group;
   std::function<bool(record::Recorder&, tape::OpId)> before_op;  // see record::Region
 };
 
-class ReplayRegion final : public record::Region, public std::enable_shared_from_this<ReplayRegion> {
+class ReplayRegion final : public record::Region,
+                           public run::ObservedRegion,
+                           public std::enable_shared_from_this<ReplayRegion> {
  public:
   ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
                RegionOptions options);
@@ -47,6 +51,12 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
     return options_.before_op && options_.before_op(recorder, next);
   }
 
+  void closed() override;
+
+  std::string label() const override { return path_.empty() ? "checkpoint" : path_; }
+  bool is_checkpoint() const override { return options_.is_checkpoint; }
+  run::RegionFigures figures() const override;
+
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
 
@@ -55,7 +65,7 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   DeterminismCheck check() const { return options_.check; }
   bool together() const { return together_; }
   ScopeStats stats() const;
-  void count_marked_constant() { ++stats_.marked_but_kept; }
+  void count_marked_constant();
 
  private:
   friend class ReplayHandle;

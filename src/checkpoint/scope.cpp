@@ -16,6 +16,7 @@ OpenRegion::Make make_region(const std::string& name, const Policy& policy, std:
     options.name = name;
     options.policy = policy;
     options.together = false;
+    options.is_checkpoint = policy.rest() == Action::kRecompute;
     if (segments) {
       segments->set_first(first);
       options.before_op = [segments](record::Recorder& recorder, tape::OpId next) {
