@@ -11,4 +11,5 @@
 #include <encore/profiler.h>
 #include <encore/scope.h>
 #include <encore/segments.h>
+#include <encore/sequential.h>
 #include <encore/transforms.h>
