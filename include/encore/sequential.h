@@ -133,7 +133,7 @@ class ModuleChain {
       } else if (carry.tensor) {
         carry.set(module.any_forward(*std::exchange(carry.tensor, std::nullopt)));
       } else {
-        carry.set(module.any_forward(torch::nn::AnyValue(*carry.other)));
+        carry.set(module.any_forward(torch::nn::AnyValue(std::as_const(*carry.other))));
       }
     }
     return carry;

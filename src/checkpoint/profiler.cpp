@@ -93,6 +93,9 @@ class CheckpointProfiler::Account final : public run::Listener {
       }
     }
     const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto entry = counted_.begin(); entry != counted_.end();) {
+      entry = entry->first.expired() ? counted_.erase(entry) : std::next(entry);
+    }
     for (size_t i = 0; i < pending.size(); ++i) {
       add(pending[i], now[i], gone[i]);
     }
@@ -108,7 +111,7 @@ class CheckpointProfiler::Account final : public run::Listener {
       own += value.marked ? 0 : 1;
       (value.freed ? row.bytes_saved : row.bytes_still_alive) += value.bytes;
       (value.freed ? saved : alive) += value.marked ? 0 : value.bytes;
-      if (value.freed && counted_.insert({value.tape, value.storage}).second) {
+      if (value.freed && counted_[value.owner].insert(value.storage).second) {
         report_.memory_saved_bytes += value.bytes;
       } else if (!value.freed && value.marked) {
         warn(pending.label + "/" + value.op, kStillAlive);
@@ -165,7 +168,8 @@ class CheckpointProfiler::Account final : public run::Listener {
   std::vector<Pending> pending_;
   ProfilerReport report_;
   std::map<std::string, size_t> indices_;
-  std::set<std::pair<const void*, int64_t>> counted_;  // storages whose bytes are in the total
+  // Storages whose bytes are in the total, by what they belong to: a weak pointer is never mistaken for a later one.
+  std::map<std::weak_ptr<const void>, std::set<int64_t>, std::owner_less<>> counted_;
 };
 
 namespace {

@@ -208,7 +208,7 @@ run::RegionFigures ReplayRegion::figures() const {
       ++(options_.policy(info) == Action::kKeep ? figures.kept_by_policy : figures.kept_by_need);
       figures.bytes_kept += value.nbytes;
     } else {
-      figures.dropped.push_back({tape_.get(), value.storage, value.nbytes, tape_->storage(value.storage).weak.expired(),
+      figures.dropped.push_back({tape_, value.storage, value.nbytes, tape_->storage(value.storage).weak.expired(),
                                  marked_.count(id) > 0, std::string(info.op)});
     }
   }

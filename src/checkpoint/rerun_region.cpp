@@ -205,7 +205,7 @@ run::RegionFigures RerunFrame::figures() const {
     const c10::StorageImpl* storage = slot.storage._unsafe_get_target();
     if (slot.handles > 0 && storage != nullptr && seen.emplace(storage, seen.size()).second) {
       figures.dropped.push_back(
-          {this, static_cast<int64_t>(seen.size()), slot.nbytes, slot.storage.expired(), false, slot.made_by});
+          {weak_from_this(), static_cast<int64_t>(seen.size()), slot.nbytes, slot.storage.expired(), false, slot.made_by});
     }
   }
   return figures;

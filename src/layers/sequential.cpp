@@ -125,7 +125,7 @@ std::vector<int64_t> least_peak_segments(const std::vector<LayerCost>& costs) {
   const int64_t steps = costs.size() <= 128 ? 1024 : 64;
   std::pair<std::vector<int64_t>, int64_t> best = cut_below(costs, total);
   for (int64_t step = steps; step >= 0; --step) {
-    auto cut = cut_below(costs, low + (total - low) / steps * step);
+    auto cut = cut_below(costs, low + (total - low) * step / steps);
     if (cut.second < best.second) {
       best = std::move(cut);
     }

@@ -11,7 +11,7 @@ namespace encore::run {
 
 /// A value that autograd saved and a region dropped.
 struct DroppedValue {
-  const void* tape = nullptr;  // with `storage`: which bytes
+  std::weak_ptr<const void> owner;  // with `storage`: which bytes
   int64_t storage = 0;
   int64_t bytes = 0;
   bool freed = false;   // nobody else keeps the bytes in memory
