@@ -20,6 +20,8 @@
 
 namespace encore {
 
+struct RegionGroup;
+
 /// How values are brought back.
 enum class Recompute {
   kReplay,  ///< run the recorded ops again, only those needed, below autograd; the function is called once
@@ -53,8 +55,8 @@ class ENCORE_API CheckpointCall {
  public:
   using Again = std::function<void(const std::vector<at::Tensor>&)>;
 
-  /// kReplay.
-  explicit CheckpointCall(const CheckpointOptions& options);
+  /// kReplay; `group` may be null.
+  CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group);
   /// kRerun: `again` calls the function with other tensors in place of `inputs`.
   CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again);
   ~CheckpointCall();
@@ -71,7 +73,7 @@ class ENCORE_API CheckpointCall {
 
 /// False where nothing would be saved, so that the function just runs: gradients off, or inside a function called
 /// again.
-ENCORE_API bool is_worth_recording();
+ENCORE_API bool is_worth_recording(const CheckpointOptions& options);
 ENCORE_API void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments);
 
 template <class F, class = void>
@@ -107,17 +109,18 @@ auto rerunner(const F& f, const Args&... args) {
 }
 
 template <class F, class... Args>
-decltype(auto) call_checkpointed(const CheckpointOptions& options, F& f, Args&&... args) {
+decltype(auto) call_checkpointed(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group, F& f,
+                                 Args&&... args) {
   std::vector<Seen> seen(sizeof...(Args));
   size_t next = 0;
   (seen[next++].look(args), ...);
   check_arguments(options, seen);
-  if (!is_worth_recording()) {
+  if (!is_worth_recording(options)) {
     return call(f, std::forward<Args>(args)...);
   }
   std::unique_ptr<CheckpointCall> checkpoint_call;
   if (options.recompute == Recompute::kReplay) {
-    checkpoint_call = std::make_unique<CheckpointCall>(options);
+    checkpoint_call = std::make_unique<CheckpointCall>(options, group);
   } else if constexpr (std::is_copy_constructible_v<F> && (std::is_copy_constructible_v<std::decay_t<Args>> && ...)) {
     std::vector<at::Tensor> inputs;
     (for_each_tensor(
@@ -154,7 +157,7 @@ class Checkpointed {
 
   template <class... Args, class = decltype(detail::call(std::declval<F&>(), std::declval<Args>()...))>
   decltype(auto) operator()(Args&&... args) const {
-    return detail::call_checkpointed(options_, f_, std::forward<Args>(args)...);
+    return detail::call_checkpointed(options_, nullptr, f_, std::forward<Args>(args)...);
   }
 
  private:
@@ -190,5 +193,36 @@ template <class F, class Arg, class... Args,
 decltype(auto) checkpoint(F&& f, Arg&& arg, Args&&... args) {
   return checkpoint(CheckpointOptions(), std::forward<F>(f))(std::forward<Arg>(arg), std::forward<Args>(args)...);
 }
+
+/// `checkpoint_segment(inputs, f)`: calls f with the inputs, checkpointed, now. `inputs` is any container of tensors,
+/// as std::array or std::vector, and reaches f as it is; a braced list reaches it as a std::vector.
+template <class Inputs, class F>
+decltype(auto) checkpoint_segment(const Inputs& inputs, F&& f) {
+  return checkpoint(std::forward<F>(f), inputs);
+}
+template <class F>
+decltype(auto) checkpoint_segment(std::initializer_list<at::Tensor> inputs, F&& f) {
+  return checkpoint(std::forward<F>(f), std::vector<at::Tensor>(inputs));
+}
+
+/// Checkpoints that are recomputed together, once: the first value that backward asks of any of them brings back what
+/// is missing of all. For functions that belong to one step and are needed at about the same time, such as the heads of
+/// one network. Copies are the same group. Threads may share a group; what another thread is busy bringing back is not
+/// waited for.
+class ENCORE_API CheckpointGroup {
+ public:
+  /// The options are those of each function. Throws InvalidArgument for kRerun: only recorded ops can be run together.
+  explicit CheckpointGroup(CheckpointOptions options = {});
+
+  /// Calls f with the inputs, checkpointed, now. Results are f's own: one tensor, several in a tuple, containers.
+  template <class F, class... Inputs>
+  decltype(auto) checkpoint(F&& f, Inputs&&... inputs) const {
+    return detail::call_checkpointed(options_, group_, f, std::forward<Inputs>(inputs)...);
+  }
+
+ private:
+  CheckpointOptions options_;
+  std::shared_ptr<RegionGroup> group_;
+};
 
 }  // namespace encore

@@ -16,6 +16,8 @@
 
 namespace encore {
 
+struct CheckpointConfig;  // <encore/segments.h>
+
 /// What a scope has done so far, checkpoints inside it included. Bytes are of storages, each counted once.
 struct ScopeStats {
   int64_t ops_recorded = 0;
@@ -36,6 +38,9 @@ class ENCORE_API Scope {
  public:
   /// Throws SlotError if the engine slot is taken. `name` shows in paths and messages.
   explicit Scope(Policy policy = keep_all(), std::string name = "");
+  /// Executes a segment plan: see <encore/segments.h>. Throws InvalidArgument for segments that overlap or are
+  /// reversed; end() does for segments that were not reached.
+  explicit Scope(const CheckpointConfig& config, std::string name = "");
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;

@@ -6,6 +6,18 @@
 #include "checkpoint/open_region.h"
 #include "checkpoint/rerun_region.h"
 
+namespace encore {
+
+CheckpointGroup::CheckpointGroup(CheckpointOptions options)
+    : options_(std::move(options)), group_(std::make_shared<RegionGroup>()) {
+  if (options_.recompute != Recompute::kReplay) {
+    throw InvalidArgument("checkpoint group" + (options_.name.empty() ? "" : " '" + options_.name + "'") +
+                          ": functions that are called again can't be recomputed together; use kReplay");
+  }
+}
+
+}  // namespace encore
+
 namespace encore::detail {
 namespace {
 
@@ -13,14 +25,19 @@ std::string who(const CheckpointOptions& options) {
   return options.name.empty() ? "checkpoint" : "checkpoint '" + options.name + "'";
 }
 
-OpenRegion::Make make_replay_region(const CheckpointOptions& options) {
-  return [&options](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
+OpenRegion::Make make_replay_region(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group) {
+  return [&options, &group](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
     RegionOptions region;
     region.name = options.name;
     region.policy = options.policy;
     region.check = options.determinism_check;
     region.preserve_rng_state = options.preserve_rng_state;
-    return std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(region));
+    region.group = group;
+    auto made = std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(region));
+    if (group) {
+      group->add(made);
+    }
+    return made;
   };
 }
 
@@ -39,8 +56,8 @@ struct CheckpointCall::Impl {
   OpenRegion open;
 };
 
-CheckpointCall::CheckpointCall(const CheckpointOptions& options)
-    : impl_(new Impl{who(options), nullptr, {options.name, make_replay_region(options)}}) {}
+CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group)
+    : impl_(new Impl{who(options), nullptr, {options.name, make_replay_region(options, group)}}) {}
 
 CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again) {
   if (!again) {
@@ -66,8 +83,13 @@ void CheckpointCall::finish(const Seen& results) {
   }
 }
 
-bool is_worth_recording() {
-  return c10::GradMode::is_enabled() && !OpenRegion::is_inside_rerun();
+bool is_worth_recording(const CheckpointOptions& options) {
+  const bool inside_rerun = OpenRegion::is_inside_rerun();
+  if (!c10::GradMode::is_enabled() && !inside_rerun && run::anyone_listens()) {
+    run::tell_ran_plainly(options.name.empty() ? "checkpoint" : options.name,
+                          "gradients are off, so autograd saves nothing");
+  }
+  return c10::GradMode::is_enabled() && !inside_rerun;
 }
 
 void check_arguments(const CheckpointOptions& options, const std::vector<Seen>& arguments) {

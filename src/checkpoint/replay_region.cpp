@@ -151,7 +151,14 @@ void ReplayRegion::enter(ValueId value, const std::shared_ptr<Saved>& saved) {
 }
 
 void ReplayRegion::mark(ValueId value) {
-  if (!marked_.insert(value).second || !tape_->can_be_replayed(value)) {
+  if (!marked_.insert(value).second) {
+    return;
+  }
+  const bool possible = tape_->can_be_replayed(value);
+  if (run::anyone_listens()) {
+    run::tell_marked(label() + "/" + std::string(info_of(value).op), possible ? "" : "it can't be recomputed: kept");
+  }
+  if (!possible) {
     return;
   }
   const auto handles = handles_.find(value);
@@ -173,6 +180,41 @@ void ReplayRegion::mark(ValueId value) {
   }
 }
 
+void ReplayRegion::count_marked_constant() {
+  ++stats_.marked_but_kept;
+  if (run::anyone_listens()) {
+    run::tell_marked(label() + "/input",
+                     "it comes from outside the scope, there is nothing to recompute it from: kept");
+  }
+}
+
+void ReplayRegion::closed() {
+  if (run::anyone_listens()) {
+    run::tell_region_closed(shared_from_this());
+  }
+}
+
+run::RegionFigures ReplayRegion::figures() const {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  run::RegionFigures figures;
+  std::set<int32_t> storages;  // a storage is kept, or dropped, once
+  for (const auto& [id, handles] : handles_) {
+    const tape::Value& value = tape_->value(id);
+    if (!storages.insert(value.storage).second) {
+      continue;
+    }
+    const ValueInfo info = info_of(id);
+    if (std::any_of(handles.begin(), handles.end(), [](const auto* handle) { return !handle->is_dropped(); })) {
+      ++(options_.policy(info) == Action::kKeep ? figures.kept_by_policy : figures.kept_by_need);
+      figures.bytes_kept += value.nbytes;
+    } else {
+      figures.dropped.push_back({tape_, value.storage, value.nbytes, tape_->storage(value.storage).weak.expired(),
+                                 marked_.count(id) > 0, std::string(info.op)});
+    }
+  }
+  return figures;
+}
+
 ScopeStats ReplayRegion::stats() const {
   ScopeStats stats = stats_;
   stats.ops_recorded = static_cast<int64_t>(tape_->ops().size()) - first();
@@ -186,16 +228,43 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (!together_) {
     bring_back({handle.value()});
   } else if (options_.group) {
-    for (const auto& weak : options_.group->regions) {
-      if (const auto region = weak.lock()) {
-        const std::lock_guard<std::recursive_mutex> lock(region->tape_->mutex());
-        region->bring_back(region->missing());
-      }
-    }
+    bring_back_group();
   } else {
     bring_back(missing());
   }
   return tape_->value(handle.value()).retained;
+}
+
+void ReplayRegion::bring_back_group() {
+  for (const auto& region : options_.group->alive()) {
+    // Functions called outside any scope have tapes of their own. One that another thread is busy with can't be waited
+    // for: that thread may be waiting for ours.
+    const std::unique_lock<std::recursive_mutex> lock(region->tape_->mutex(), std::try_to_lock);
+    if (!lock.owns_lock()) {
+      continue;
+    }
+    if (const auto targets = region->missing(); !targets.empty()) {
+      region->bring_back(targets);
+    }
+  }
+}
+
+void RegionGroup::add(const std::shared_ptr<ReplayRegion>& region) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  regions.erase(std::remove_if(regions.begin(), regions.end(), [](const auto& weak) { return weak.expired(); }),
+                regions.end());
+  regions.push_back(region);
+}
+
+std::vector<std::shared_ptr<ReplayRegion>> RegionGroup::alive() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<std::shared_ptr<ReplayRegion>> found;
+  for (const auto& weak : regions) {
+    if (auto region = weak.lock()) {
+      found.push_back(std::move(region));
+    }
+  }
+  return found;
 }
 
 bool ReplayRegion::is_missing(ValueId value) const {
@@ -217,6 +286,7 @@ std::vector<ValueId> ReplayRegion::missing() const {
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   const record::Recorder::Pause pause;
+  run::ReplayTimer timer;
   run::ReplayRequest request;
   request.first = first();
   request.targets = targets;
@@ -247,6 +317,7 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
     region->stats_.ops_replayed += replayed.ops;
     region->stats_.replay_ns += replayed.duration_ns;
   }
+  timer.done(label(), replayed.ops);
 }
 
 }  // namespace encore

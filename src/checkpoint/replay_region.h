@@ -8,6 +8,7 @@
 #include <encore/scope.h>
 
 #include "record/recorder.h"
+#include "run/events.h"
 
 namespace encore {
 
@@ -16,7 +17,11 @@ class ReplayRegion;
 
 /// Regions that are recomputed together, once.
 struct RegionGroup {
+  std::mutex mutex;  // of the list; taken before no other
   std::vector<std::weak_ptr<ReplayRegion>> regions;
+
+  void add(const std::shared_ptr<ReplayRegion>& region);
+  std::vector<std::shared_ptr<ReplayRegion>> alive();
 };
 
 struct RegionOptions {
@@ -24,11 +29,15 @@ struct RegionOptions {
   Policy policy = drop_all();
   DeterminismCheck check = DeterminismCheck::kMetadata;
   bool preserve_rng_state = true;
-  bool together = true;  // the first value asked for brings back all of the region
+  bool is_checkpoint = true;  // false for a scope that only records
+  bool together = true;       // the first value asked for brings back all of the region
   std::shared_ptr<RegionGroup> group;
+  std::function<bool(record::Recorder&, tape::OpId)> before_op;  // see record::Region
 };
 
-class ReplayRegion final : public record::Region, public std::enable_shared_from_this<ReplayRegion> {
+class ReplayRegion final : public record::Region,
+                           public run::ObservedRegion,
+                           public std::enable_shared_from_this<ReplayRegion> {
  public:
   ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
                RegionOptions options);
@@ -38,6 +47,15 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId value, const std::shared_ptr<record::Saved>& saved) override;
   bool has_entered(tape::ValueId value) const override { return entries_.count(value) > 0; }
+  bool before_op(record::Recorder& recorder, tape::OpId next) override {
+    return options_.before_op && options_.before_op(recorder, next);
+  }
+
+  void closed() override;
+
+  std::string label() const override { return path_.empty() ? "checkpoint" : path_; }
+  bool is_checkpoint() const override { return options_.is_checkpoint; }
+  run::RegionFigures figures() const override;
 
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
@@ -47,7 +65,7 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   DeterminismCheck check() const { return options_.check; }
   bool together() const { return together_; }
   ScopeStats stats() const;
-  void count_marked_constant() { ++stats_.marked_but_kept; }
+  void count_marked_constant();
 
  private:
   friend class ReplayHandle;
@@ -55,6 +73,7 @@ class ReplayRegion final : public record::Region, public std::enable_shared_from
   /// The bytes of the handle's value: resident, or brought back now.
   c10::Storage fetch(const ReplayHandle& handle);
   void bring_back(const std::vector<tape::ValueId>& targets);
+  void bring_back_group();
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);

@@ -220,6 +220,26 @@ void RerunRegion::accumulates_into(const at::Tensor& leaf) {
   }
 }
 
+void RerunRegion::closed() {
+  if (!again_ && run::anyone_listens()) {
+    run::tell_region_closed(frame_);
+  }
+}
+
+run::RegionFigures RerunFrame::figures() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  run::RegionFigures figures;
+  std::map<const c10::StorageImpl*, size_t> seen;  // storages held weakly keep their address
+  for (const Slot& slot : slots_) {
+    const c10::StorageImpl* storage = slot.storage._unsafe_get_target();
+    if (slot.handles > 0 && storage != nullptr && seen.emplace(storage, seen.size()).second) {
+      figures.dropped.push_back(
+          {weak_from_this(), static_cast<int64_t>(seen.size()), slot.nbytes, slot.storage.expired(), false, slot.op == nullptr ? "" : slot.op->name});
+    }
+  }
+  return figures;
+}
+
 RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
                        detail::CheckpointCall::Again again)
     : options_(std::move(options)),
@@ -307,6 +327,10 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
     slot.hash = tape::hash_elements(tensor);
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
+  if (tape::is_plain(tensor)) {
+    slot.storage = tensor.storage().getWeakStorageImpl();
+    slot.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+  }
   slots_.push_back(std::move(slot));
   return std::make_shared<SlotHandle>(shared_from_this(), slots_.size() - 1);
 }
@@ -409,6 +433,7 @@ void RerunFrame::rerun() {
                       ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   const record::Recorder::Aside aside;
+  run::ReplayTimer timer;
   const Then then(*tape_, first_, last_);
   const std::vector<at::Tensor> inputs = inputs_again(then);
   const GradientsThen gradients(gradients_);
@@ -420,6 +445,7 @@ void RerunFrame::rerun() {
   next_slot_ = 0;
   missing_ =
       static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
+  int64_t num_ops = 0;
   {
     const auto tape = std::make_shared<tape::Tape>(options_.name);
     const auto recorder = std::make_shared<record::Recorder>(tape);
@@ -433,11 +459,13 @@ void RerunFrame::rerun() {
     } catch (const std::exception& error) {
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
+    num_ops = static_cast<int64_t>(tape->ops().size());
   }
   if (missing_ > 0) {
     throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) + " tensors when first called and only " +
                            std::to_string(next_slot_) + " when called again; the function must do the same each time");
   }
+  timer.done(label(), num_ops);
 }
 
 }  // namespace encore

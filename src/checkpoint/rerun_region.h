@@ -4,12 +4,13 @@
 #include <encore/checkpoint.h>
 
 #include "record/recorder.h"
+#include "run/events.h"
 #include "tape/random.h"
 
 namespace encore {
 
 /// The call's memory: what to call, in which state, and which of the tensors it saves are still needed.
-class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
+class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_this<RerunFrame> {
  public:
   RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs, detail::CheckpointCall::Again again);
 
@@ -24,6 +25,10 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   /// The same as add_slot, when it is called again. Throws to stop the call once nothing more is needed.
   void fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op);
 
+  std::string label() const override { return options_.name.empty() ? "checkpoint" : options_.name; }
+  bool is_checkpoint() const override { return true; }
+  run::RegionFigures figures() const override;
+
  private:
   class SlotHandle;
   class Then;
@@ -31,6 +36,8 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+    int64_t nbytes = 0;
     std::optional<uint64_t> hash;
     int32_t handles = 0;
     std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
@@ -63,7 +70,7 @@ class RerunFrame : public std::enable_shared_from_this<RerunFrame> {
   tape::RandomState random_;
   bool autocast_;
   at::ScalarType autocast_dtype_;
-  std::recursive_mutex mutex_;
+  mutable std::recursive_mutex mutex_;
   size_t next_slot_ = 0;  // while the function is called again
   size_t missing_ = 0;
 };
@@ -79,6 +86,7 @@ class RerunRegion final : public record::Region {
   void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
   bool has_entered(tape::ValueId) const override { return true; }
   void accumulates_into(const at::Tensor& leaf) override;
+  void closed() override;
 
  private:
   std::shared_ptr<RerunFrame> frame_;

@@ -4,31 +4,62 @@
 #include <encore/error.h>
 
 #include "checkpoint/open_region.h"
+#include "checkpoint/segment_runner.h"
 
 namespace encore {
 
+namespace {
+
+OpenRegion::Make make_region(const std::string& name, const Policy& policy, std::shared_ptr<SegmentRunner> segments) {
+  return [=](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
+    RegionOptions options;
+    options.name = name;
+    options.policy = policy;
+    options.together = false;
+    options.is_checkpoint = policy.rest() == Action::kRecompute;
+    if (segments) {
+      segments->set_first(first);
+      options.before_op = [segments](record::Recorder& recorder, tape::OpId next) {
+        return segments->before_op_in_scope(recorder, next);
+      };
+    }
+    return std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(options));
+  };
+}
+
+}  // namespace
+
 struct Scope::Impl {
+  Impl(const std::string& scope_name, const Policy& policy, std::shared_ptr<SegmentRunner> runner)
+      : name(scope_name), segments(std::move(runner)), open(scope_name, make_region(scope_name, policy, segments)) {}
+
   std::string name;
+  std::shared_ptr<SegmentRunner> segments;
   OpenRegion open;
 
   ReplayRegion& region() const { return static_cast<ReplayRegion&>(*open.region()); }
 };
 
-Scope::Scope(Policy policy, std::string name) {
-  const auto make = [&](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
-    RegionOptions options;
-    options.name = name;
-    options.policy = std::move(policy);
-    options.together = false;
-    return std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(options));
-  };
-  impl_ = std::unique_ptr<Impl>(new Impl{name, {name, make}});
-}
+Scope::Scope(Policy policy, std::string name)
+    : impl_(std::make_unique<Impl>(std::move(name), std::move(policy), nullptr)) {}
+
+Scope::Scope(const CheckpointConfig& config, std::string name)
+    : impl_(std::make_unique<Impl>(std::move(name), keep_all(), std::make_shared<SegmentRunner>(config))) {}
 
 Scope::~Scope() = default;
 
 void Scope::end() {
-  impl_->open.close(impl_->name.empty() ? "scope" : "scope '" + impl_->name + "'");
+  const std::string who = impl_->name.empty() ? "scope" : "scope '" + impl_->name + "'";
+  if (!impl_->segments) {
+    impl_->open.close(who);
+    return;
+  }
+  if (const auto recorder = impl_->open.recorder(); recorder && recorder.get() == record::Recorder::current()) {
+    impl_->segments->close(*recorder);
+  }
+  const int64_t num_nodes = stats().ops_recorded;
+  impl_->open.close(who);
+  impl_->segments->check_reached(num_nodes, who);
 }
 
 ScopeStats Scope::stats() const {

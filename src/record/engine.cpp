@@ -16,6 +16,7 @@ namespace encore::record {
 namespace {
 
 thread_local std::vector<std::vector<std::function<void()>>> g_backwards;
+std::atomic<void (*)()> g_backward_listener{nullptr};
 
 class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
@@ -88,6 +89,9 @@ class Engine final : public torch::autograd::Engine {
     if (accumulate_grad) {
       tell_regions(roots);
     }
+    if (void (*listener)() = g_backward_listener.load()) {
+      listener();
+    }
     const BackwardRun run(create_graph);
     return torch::autograd::Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
@@ -118,6 +122,10 @@ void ensure_engine() {
     }
     torch::autograd::set_default_engine_stub(&Engine::instance);
   });
+}
+
+void set_backward_listener(void (*listener)()) {
+  g_backward_listener.store(listener);
 }
 
 void release_after_backward(std::function<void()> release) {

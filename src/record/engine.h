@@ -11,4 +11,7 @@ void ensure_engine();
 /// Calls `release` when the backward that runs on this thread ends. Without one, nothing is called.
 void release_after_backward(std::function<void()> release);
 
+/// Called at the start of each backward, before anything of it runs. One for the process; null for none.
+void set_backward_listener(void (*listener)());
+
 }  // namespace encore::record

@@ -226,6 +226,9 @@ void Recorder::start(const at::RecordFunction& call) {
   auto flight = std::make_unique<Flight>();
   const tape::OpInfo* info = tape::OpInfo::find(call);
   if (info != nullptr && is_recorded(*info)) {
+    if (recorded_depth_ == 0) {
+      open_and_close_regions();
+    }
     const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     for (const c10::IValue& arg : args) {
@@ -253,6 +256,21 @@ void Recorder::start(const at::RecordFunction& call) {
     flight->start_ns = now_ns();
   }
   flights_.push_back(std::move(flight));
+}
+
+void Recorder::pop() {
+  const std::shared_ptr<Region> region = std::move(regions_.back());
+  regions_.pop_back();
+  region->closed();
+}
+
+void Recorder::open_and_close_regions() {
+  while (!regions_.empty()) {
+    const std::shared_ptr<Region> innermost = regions_.back();  // may take itself off
+    if (!innermost->before_op(*this, static_cast<tape::OpId>(tape_->ops().size()))) {
+      return;
+    }
+  }
 }
 
 /// A value read across a region's border is something the region in which it was made is asked to save.

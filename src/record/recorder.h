@@ -22,7 +22,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
   const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
   void push(std::shared_ptr<Region> region) { regions_.push_back(std::move(region)); }
-  void pop() { regions_.pop_back(); }
+  void pop();
 
   /// Autograd saves `tensor`.
   std::shared_ptr<Saved> save(const at::Tensor& tensor);
@@ -71,6 +71,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void start(const at::RecordFunction& call);
   void end(const at::RecordFunction& call);
   void finish(Flight& flight, const at::RecordFunction& call);
+  void open_and_close_regions();
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   bool is_recorded(const tape::OpInfo& info) const;

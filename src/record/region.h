@@ -13,6 +13,8 @@ class Saved {
   virtual at::Tensor get() = 0;
 };
 
+class Recorder;
+
 /// Regions nest, on one tape, as scopes do. The recorder asks the innermost region that made a value.
 class Region {
  public:
@@ -35,6 +37,11 @@ class Region {
   virtual bool has_entered(tape::ValueId value) const = 0;
   /// A backward that runs while this region is open is about to add to the leaf's gradient.
   virtual void accumulates_into(const at::Tensor&) {}
+
+  /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
+  virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
+  /// The recorder has taken the region off: no more ops are inside.
+  virtual void closed() {}
 
  private:
   tape::OpId first_;

@@ -1,0 +1,294 @@
+// Accounts of what checkpoints do.
+#include <encore/profiler.h>
+
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <encore/bytes.h>
+#include <encore/error.h>
+#include <encore/memory.h>
+
+#include "record/engine.h"
+#include "run/events.h"
+
+namespace encore {
+
+/// Regions wait in the account from their end until a backward begins: only then does it show what was really freed.
+class CheckpointProfiler::Account final : public run::Listener {
+ public:
+  void region_closed(const std::shared_ptr<run::ObservedRegion>& region) override {
+    Pending pending{region, region->label(), region->is_checkpoint(), region->figures()};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending_.push_back(std::move(pending));
+  }
+
+  void replayed(const run::ReplayEvent& event) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    CheckpointRow& row = row_of(event.label);
+    row.ops_replayed += event.ops;
+    row.replay_ns += event.duration_ns;
+    row.replays.push_back({event.ops, event.duration_ns, event.live_bytes_before, event.live_bytes_after});
+    report_.ops_replayed += event.ops;
+    report_.replay_ns += event.duration_ns;
+  }
+
+  void marked(const std::string& label, const std::string& reason) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++report_.checkpoint_count;
+    ++row_of(label).calls;
+    if (!reason.empty()) {
+      warn(label, reason);
+    }
+  }
+
+  void ran_plainly(const std::string& label, const std::string& reason) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++report_.checkpoint_count;
+    ++row_of(label).calls;
+    warn(label, reason);
+  }
+
+  void backward_begins() override {
+    std::vector<Pending> pending;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      pending.swap(pending_);
+    }
+    settle(std::move(pending));
+  }
+
+  ProfilerReport report() {
+    backward_begins();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return report_;
+  }
+
+  void reset() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending_.clear();
+    report_ = ProfilerReport();
+    indices_.clear();
+    counted_.clear();
+  }
+
+ private:
+  struct Pending {
+    std::weak_ptr<run::ObservedRegion> region;
+    std::string label;
+    bool is_checkpoint;
+    run::RegionFigures at_close;
+  };
+
+  /// Without the lock while regions are asked: they take the locks of their tapes.
+  void settle(std::vector<Pending> pending) {
+    std::vector<run::RegionFigures> now(pending.size());
+    std::vector<bool> gone(pending.size());
+    for (size_t i = 0; i < pending.size(); ++i) {
+      if (const auto region = pending[i].region.lock()) {
+        now[i] = region->figures();
+      } else {
+        gone[i] = true;
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto entry = counted_.begin(); entry != counted_.end();) {
+      entry = entry->first.expired() ? counted_.erase(entry) : std::next(entry);
+    }
+    for (size_t i = 0; i < pending.size(); ++i) {
+      add(pending[i], now[i], gone[i]);
+    }
+  }
+
+  void add(const Pending& pending, const run::RegionFigures& now, bool gone) {
+    int64_t saved = 0;
+    int64_t alive = 0;
+    int64_t own = 0;
+    for (const run::DroppedValue& value : now.dropped) {
+      CheckpointRow& row = row_of(value.marked ? pending.label + "/" + value.op : pending.label);
+      ++row.values_dropped;
+      own += value.marked ? 0 : 1;
+      (value.freed ? row.bytes_saved : row.bytes_still_alive) += value.bytes;
+      (value.freed ? saved : alive) += value.marked ? 0 : value.bytes;
+      if (value.freed && counted_[value.owner].insert(value.storage).second) {
+        report_.memory_saved_bytes += value.bytes;
+      } else if (!value.freed && value.marked) {
+        warn(pending.label + "/" + value.op, kStillAlive);
+      }
+    }
+    if (!pending.is_checkpoint && own == 0) {
+      return;  // a scope that only records
+    }
+    CheckpointRow& row = row_of(pending.label);
+    ++row.calls;
+    ++report_.checkpoint_count;
+    row.values_kept += now.kept_by_policy + now.kept_by_need;
+    row.bytes_kept += now.bytes_kept;
+    if (saved > 0) {
+      return;
+    }
+    if (!pending.at_close.saved_anything()) {
+      warn(pending.label,
+           "autograd saved nothing that was made inside: no input or parameter requires a gradient, or backward needs "
+           "only what entered");
+    } else if (gone) {
+      warn(pending.label, "its graph was dropped before a backward");
+    } else if (alive > 0) {
+      warn(pending.label, kStillAlive);
+    } else if (now.kept_by_policy > 0) {
+      warn(pending.label, "its policy keeps all " + std::to_string(now.kept_by_policy) + " values that were saved");
+    } else {
+      warn(pending.label, "all that was saved came from ops that can't be run again, and is kept");
+    }
+  }
+
+  static constexpr const char* kStillAlive = "what it dropped is still held by something else";
+
+  CheckpointRow& row_of(const std::string& label) {
+    const auto [entry, is_new] = indices_.emplace(label, report_.rows.size());
+    if (is_new) {
+      report_.rows.emplace_back();
+      report_.rows.back().name = label;
+    }
+    return report_.rows[entry->second];
+  }
+
+  void warn(const std::string& label, const std::string& reason) {
+    for (CheckpointWarning& warning : report_.warnings) {
+      if (warning.name == label && warning.reason == reason) {
+        ++warning.calls;
+        return;
+      }
+    }
+    report_.warnings.push_back({label, reason, 1});
+  }
+
+  std::mutex mutex_;
+  std::vector<Pending> pending_;
+  ProfilerReport report_;
+  std::map<std::string, size_t> indices_;
+  // Storages whose bytes are in the total, by what they belong to: a weak pointer is never mistaken for a later one.
+  std::map<std::weak_ptr<const void>, std::set<int64_t>, std::owner_less<>> counted_;
+};
+
+namespace {
+
+void prepare() {
+  live_tensor_bytes();  // from here on the allocator counts
+  record::ensure_engine();
+  record::set_backward_listener([] {
+    if (run::anyone_listens()) {
+      run::tell_backward_begins();
+    }
+  });
+}
+
+std::string cell(const std::string& text, int width) {
+  return std::string(text.size() < static_cast<size_t>(width) ? static_cast<size_t>(width) - text.size() : 0, ' ') +
+         text;
+}
+
+std::string milliseconds(int64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) / 1e6);
+  return text;
+}
+
+}  // namespace
+
+CheckpointProfiler::CheckpointProfiler() : account_(std::make_shared<Account>()) {
+  prepare();
+  run::add_listener(account_);
+}
+
+CheckpointProfiler::~CheckpointProfiler() {
+  run::remove_listener(account_);
+}
+
+ProfilerReport CheckpointProfiler::report() const {
+  return account_->report();
+}
+
+struct CheckpointProfiler::Process {
+  std::mutex mutex;
+  bool started = false;
+  bool on = false;
+  std::shared_ptr<Account> account = std::make_shared<Account>();
+
+  static Process& instance() {
+    static auto* process = new Process;  // outlives every listener's last call
+    return *process;
+  }
+};
+
+void CheckpointProfiler::start_tracking() {
+  prepare();
+  Process& process = Process::instance();
+  const std::lock_guard<std::mutex> lock(process.mutex);
+  process.started = true;
+  if (!std::exchange(process.on, true)) {
+    run::add_listener(process.account);
+  }
+}
+
+void CheckpointProfiler::stop_tracking() {
+  Process& process = Process::instance();
+  const std::lock_guard<std::mutex> lock(process.mutex);
+  if (std::exchange(process.on, false)) {
+    process.account->report();  // what was freed by now
+    run::remove_listener(process.account);
+  }
+}
+
+void CheckpointProfiler::reset() {
+  Process::instance().account->reset();
+}
+
+ProfilerReport CheckpointProfiler::tracked() {
+  Process& process = Process::instance();
+  const std::lock_guard<std::mutex> lock(process.mutex);
+  if (!process.started) {
+    throw ScopeError(
+        "profiler: start_tracking was never called; a scoped CheckpointProfiler has its figures in report()");
+  }
+  return process.account->report();
+}
+
+int64_t CheckpointProfiler::memory_saved() {
+  return tracked().memory_saved_bytes;
+}
+
+int64_t CheckpointProfiler::checkpoint_count() {
+  return tracked().checkpoint_count;
+}
+
+std::string ProfilerReport::text() const {
+  size_t width = 10;
+  for (const CheckpointRow& row : rows) {
+    width = std::max(width, row.name.size());
+  }
+  const auto line = [&](const std::string& name, const std::vector<std::string>& cells) {
+    std::string text = name + std::string(width - name.size(), ' ');
+    for (const std::string& each : cells) {
+      text += cell(each, 12);
+    }
+    return text + "\n";
+  };
+  std::string text = line("checkpoint", {"calls", "dropped", "kept", "saved", "still alive", "ops again", "time"});
+  for (const CheckpointRow& row : rows) {
+    text +=
+        line(row.name, {std::to_string(row.calls), std::to_string(row.values_dropped), std::to_string(row.values_kept),
+                        format_bytes(row.bytes_saved), format_bytes(row.bytes_still_alive),
+                        std::to_string(row.ops_replayed), milliseconds(row.replay_ns)});
+  }
+  text += line("total", {std::to_string(checkpoint_count), "", "", format_bytes(memory_saved_bytes), "",
+                         std::to_string(ops_replayed), milliseconds(replay_ns)});
+  for (const CheckpointWarning& warning : warnings) {
+    text += "warning: " + warning.name + " saved nothing, " + std::to_string(warning.calls) +
+            (warning.calls == 1 ? " time: " : " times: ") + warning.reason + "\n";
+  }
+  return text;
+}
+
+}  // namespace encore
