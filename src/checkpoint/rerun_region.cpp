@@ -261,7 +261,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor) {
   const tape::OpId producer = value == tape::kNone ? tape::kNone : tape_->value(value).producer;
   slot.made_by = producer == tape::kNone ? std::string("an op") : tape_->describe_op(producer);
   const bool unset = value != tape::kNone && tape_->value(value).uninitialised;
-  if (options_.determinism_check == DeterminismCheck::kValues && !unset) {
+  if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && !unset) {
     slot.hash = tape::hash_elements(tensor);
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
@@ -276,7 +276,7 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor) const {
                            " when the function was first called and " + now.text() +
                            " when it was called again; the function must do the same each time");
   }
-  if (slot.hash.has_value() && tape::hash_elements(tensor) != *slot.hash) {
+  if (slot.hash.has_value() && tape::is_plain(tensor) && tape::hash_elements(tensor) != *slot.hash) {
     throw DeterminismError(who() + ": the result " + now.text() + " of " + slot.made_by +
                            " has other bits than when the function was first called (hash " +
                            std::to_string(*slot.hash) + ", now " + std::to_string(tape::hash_elements(tensor)) + ")");
@@ -285,7 +285,7 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor) const {
 
 void RerunFrame::fill_next_slot(const at::Tensor& tensor) {
   if (next_slot_ >= slots_.size()) {
-    if (options_.determinism_check != DeterminismCheck::kNone && missing_ > 0) {
+    if (options_.determinism_check != DeterminismCheck::kNone && (missing_ > 0 || !options_.early_stop)) {
       throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) +
                              " tensors when first called and more when called again");
     }
@@ -320,8 +320,8 @@ at::Tensor RerunFrame::get(size_t index) {
 }
 
 void RerunFrame::note_gradient(const at::Tensor& leaf) {
-  const bool known = std::any_of(gradients_.begin(), gradients_.end(),
-                                 [&](const auto& entry) { return entry.first.is_same(leaf); });
+  const bool known =
+      std::any_of(gradients_.begin(), gradients_.end(), [&](const auto& entry) { return entry.first.is_same(leaf); });
   if (!known) {
     const record::Recorder::Pause pause;
     const at::AutoGradMode no_grad(false);
