@@ -20,7 +20,9 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x) {
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const int64_t width = x.size(2);
-  const auto split = [&](const torch::Tensor& t) { return t.view({batch, tokens, heads, width / heads}).transpose(1, 2); };
+  const auto split = [&](const torch::Tensor& t) {
+    return t.view({batch, tokens, heads, width / heads}).transpose(1, 2);
+  };
   const torch::Tensor h = norm1(x);
   const torch::Tensor q = split(query(h));
   const torch::Tensor k = split(key(h));

@@ -233,8 +233,8 @@ run::RegionFigures RerunFrame::figures() const {
   for (const Slot& slot : slots_) {
     const c10::StorageImpl* storage = slot.storage._unsafe_get_target();
     if (slot.handles > 0 && storage != nullptr && seen.emplace(storage, seen.size()).second) {
-      figures.dropped.push_back(
-          {weak_from_this(), static_cast<int64_t>(seen.size()), slot.nbytes, slot.storage.expired(), false, slot.op == nullptr ? "" : slot.op->name});
+      figures.dropped.push_back({weak_from_this(), static_cast<int64_t>(seen.size()), slot.nbytes,
+                                 slot.storage.expired(), false, slot.made_by});
     }
   }
   return figures;
@@ -311,7 +311,9 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   slot.geometry = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
   // What was there before the call is held as it would be without it, or as its own region decides.
   const tape::ValueId value = tape_->find(tensor);
-  if (value != tape::kNone && tape_->value(value).producer < first_) {
+  const tape::OpId producer = value == tape::kNone ? tape::kNone : tape_->value(value).producer;
+  slot.made_by = producer != tape::kNone ? tape_->describe_op(producer) : op != nullptr ? op->name : "an op";
+  if (value != tape::kNone && producer < first_) {
     slots_.push_back(std::move(slot));
     record::Recorder* recorder = record::Recorder::current();
     auto saved = recorder->save_for_region(tensor);
@@ -323,7 +325,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   }
   // Some ops save a buffer first and fill it later.
   const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
-  if (options_.determinism_check == DeterminismCheck::kValues && filled) {
+  if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled) {
     slot.hash = tape::hash_elements(tensor);
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
@@ -336,20 +338,19 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
 }
 
 void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const {
-  const auto describe = [](const tape::OpInfo* info, const tape::Geometry& geometry) {
-    return geometry.text() + (info == nullptr ? " outside any op" : " for " + info->name);
-  };
+  const auto saved_for = [](const tape::OpInfo* info) { return info == nullptr ? std::string("no op") : info->name; };
   const tape::Geometry now = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
   // Another op here means that the function took another path: whatever it saves next would go to the wrong place.
   const bool same_shape = options_.determinism_check == DeterminismCheck::kNone || now == slot.geometry;
   if (op != slot.op || !same_shape) {
-    throw DeterminismError(who() + ": saved " + describe(slot.op, slot.geometry) +
-                           " when the function was first called and " + describe(op, now) +
-                           " when it was called again; the function must do the same each time");
+    throw DeterminismError(who() + ": " + slot.made_by + " gave " + slot.geometry.text() + ", saved for " +
+                           saved_for(slot.op) + ", when the function was first called; when it was called again " +
+                           now.text() + " was saved there for " + saved_for(op) +
+                           ". The function must do the same each time");
   }
-  if (slot.hash.has_value() && tape::hash_elements(tensor) != *slot.hash) {
-    throw DeterminismError(who() + ": saved " + describe(op, now) +
-                           " with other bits than when the function was first called (hash " +
+  if (slot.hash.has_value() && tape::is_plain(tensor) && tape::hash_elements(tensor) != *slot.hash) {
+    throw DeterminismError(who() + ": the result " + now.text() + " of " + slot.made_by +
+                           " has other bits than when the function was first called (hash " +
                            std::to_string(*slot.hash) + ", now " + std::to_string(tape::hash_elements(tensor)) + ")");
   }
 }
@@ -396,8 +397,8 @@ at::Tensor RerunFrame::get(size_t index) {
 }
 
 void RerunFrame::note_gradient(const at::Tensor& leaf) {
-  const bool known = std::any_of(gradients_.begin(), gradients_.end(),
-                                 [&](const auto& entry) { return entry.first.is_same(leaf); });
+  const bool known =
+      std::any_of(gradients_.begin(), gradients_.end(), [&](const auto& entry) { return entry.first.is_same(leaf); });
   if (!known) {
     const record::Recorder::Pause pause;
     const at::AutoGradMode no_grad(false);

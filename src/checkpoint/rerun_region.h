@@ -35,7 +35,8 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   class GradientsThen;
   struct Slot {
     tape::Geometry geometry;
-    const tape::OpInfo* op = nullptr;
+    const tape::OpInfo* op = nullptr;  // that ran when the tensor was saved
+    std::string made_by;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
     int64_t nbytes = 0;
     std::optional<uint64_t> hash;

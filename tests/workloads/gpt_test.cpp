@@ -52,8 +52,8 @@ TEST(GptPerBlock, GradientsAreThoseOfThePlainStep) {
     options.recompute = recompute;
     options.determinism_check = DeterminismCheck::kValues;
     EXPECT_EQ(difference(plain, step([&](workloads::Block& block, const at::Tensor& x) {
-                return checkpoint(options, block, x);
-              })),
+                           return checkpoint(options, block, x);
+                         })),
               "");
   }
 }
@@ -103,8 +103,7 @@ TEST(GptPerBlock, ActivationsTakeTheBlocksInputsAndOneBlock) {
       // Gradients that were alive before the block was entered are not activations.
       const int64_t kept_inputs = input_bytes * (config.layers - static_cast<int64_t>(i));
       const int64_t activations = entries[i].after - entries[i].live + kept_inputs;
-      EXPECT_LE(static_cast<double>(activations),
-                1.03 * static_cast<double>(input_bytes * config.layers + block_bytes))
+      EXPECT_LE(static_cast<double>(activations), 1.03 * static_cast<double>(input_bytes * config.layers + block_bytes))
           << "block " << i << " from the end";
     }
   }
