@@ -323,7 +323,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   }
   // Some ops save a buffer first and fill it later.
   const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
-  if (options_.determinism_check == DeterminismCheck::kValues && filled) {
+  if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled) {
     slot.hash = tape::hash_elements(tensor);
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
@@ -347,7 +347,7 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const ta
                            " when the function was first called and " + describe(op, now) +
                            " when it was called again; the function must do the same each time");
   }
-  if (slot.hash.has_value() && tape::hash_elements(tensor) != *slot.hash) {
+  if (slot.hash.has_value() && tape::is_plain(tensor) && tape::hash_elements(tensor) != *slot.hash) {
     throw DeterminismError(who() + ": saved " + describe(op, now) +
                            " with other bits than when the function was first called (hash " +
                            std::to_string(*slot.hash) + ", now " + std::to_string(tape::hash_elements(tensor)) + ")");

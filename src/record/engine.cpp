@@ -33,7 +33,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 void tell_regions(const torch::autograd::edge_list& roots) {
   const Recorder* recorder = Recorder::current();
   if (recorder == nullptr || Recorder::is_paused() ||
-      std::none_of(recorder->regions().begin(), recorder->regions().end(), [](const auto& r) { return r->is_opaque(); })) {
+      std::none_of(recorder->regions().begin(), recorder->regions().end(),
+                   [](const auto& r) { return r->is_opaque(); })) {
     return;
   }
   std::vector<torch::autograd::Node*> open;

@@ -46,8 +46,7 @@ c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, si
 
 class PlainlyKept final : public Saved {
  public:
-  PlainlyKept(const at::Tensor& tensor, AsSaved then)
-      : tensor_(tape::detached_alias(tensor)), then_(std::move(then)) {}
+  PlainlyKept(const at::Tensor& tensor, AsSaved then) : tensor_(tape::detached_alias(tensor)), then_(std::move(then)) {}
 
   at::Tensor get() override {
     if (version_of(tensor_) != then_.version || has_other_bytes()) {
@@ -60,9 +59,7 @@ class PlainlyKept final : public Saved {
   }
 
  private:
-  bool has_other_bytes() const {
-    return then_.fingerprint.has_value() && !then_.fingerprint->is_of(tensor_.storage());
-  }
+  bool has_other_bytes() const { return then_.fingerprint.has_value() && !then_.fingerprint->is_of(tensor_.storage()); }
 
   at::Tensor tensor_;
   AsSaved then_;

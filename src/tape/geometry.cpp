@@ -17,9 +17,12 @@ namespace encore::tape {
 Geometry Geometry::of(const at::Tensor& tensor) {
   Geometry geometry;
   geometry.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  geometry.dtype = tensor.scalar_type();
+  if (tensor.layout() != c10::kStrided) {
+    return geometry;
+  }
   geometry.strides.assign(tensor.strides().begin(), tensor.strides().end());
   geometry.offset = tensor.storage_offset();
-  geometry.dtype = tensor.scalar_type();
   geometry.conj = tensor.is_conj();
   geometry.neg = tensor.is_neg();
   geometry.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();

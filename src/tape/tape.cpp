@@ -24,6 +24,29 @@ bool can_be_passed_again(const c10::IValue& value) {
            value.isFuture() || value.isRRef());
 }
 
+/// Tensors in dictionaries, tuples and lists of lists are not looked for: an op that takes them is not run again.
+bool hides_tensors(const c10::IValue& value) {
+  const auto hidden = [](const c10::IValue& inner) { return inner.isTensor() || hides_tensors(inner); };
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    return std::any_of(elements.begin(), elements.end(), hidden);
+  }
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    return std::any_of(dict.begin(), dict.end(), [&](const auto& entry) { return hidden(entry.value()); });
+  }
+  if (value.isList() && !value.isTensorList() && !value.isOptionalTensorList()) {
+    const auto elements = value.toListRef();
+    return std::any_of(elements.begin(), elements.end(), hidden);
+  }
+  return false;
+}
+
+/// Memory that the tensor's storage does not own (from_blob without a deleter) may be gone or hold other bytes later.
+bool is_borrowed(const c10::Storage& storage) {
+  return storage.nbytes() > 0 && storage.data_ptr().get_context() == nullptr;
+}
+
 /// Script code may go on to change a list that it passed; a list made for this call is ours alone.
 c10::IValue own_argument(const c10::IValue& value) {
   const bool shared_list = value.isList() && value.use_count() > 1;
@@ -112,7 +135,8 @@ ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
 
 ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   ValueId id = touch(tensor);
-  if (this->value(id).source) {
+  const bool borrowed = this->value(id).source && is_borrowed(tensor.storage());
+  if (this->value(id).source && (!borrowed || keep_constants)) {
     const auto then = this->value(id).fingerprint;
     if (then.has_value() && !then->is_of(tensor.storage())) {
       id = add_changed_source(this->value(id).storage, tensor);
@@ -126,6 +150,10 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
     value.factory_hash.reset();
     value.opaque = true;
+  }
+  if (borrowed && keep_constants && !tensor.requires_grad() && !value.copied) {
+    value.strong = copy_storage(tensor.storage());
+    value.copied = true;
   }
   if ((value.source || (value.opaque && keep_constants)) && !value.strong) {
     value.strong = tensor.storage();
@@ -144,13 +172,18 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
     const bool updated = contains(info.state_writes, i) && is_training(info, args);
-    op.opaque = op.opaque || !can_be_passed_again(arg);
+    if (!can_be_passed_again(arg) || hides_tensors(arg)) {
+      op.opaque = true;
+      op.args.emplace_back();
+      continue;
+    }
     if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) {
       op.args.emplace_back();
       if (!arg.isTensor()) {
         op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
       }
-      for_each_tensor(arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index, updated); });
+      for_each_tensor(
+          arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index, updated); });
     } else {
       op.args.push_back(own_argument(arg));
     }

@@ -58,7 +58,9 @@ TEST_P(BadInput, OnlyPlainValues) {
 TEST_P(BadInput, UndefinedTensors) {
   const at::Tensor x = leaf({2});
   const auto f = [](const at::Tensor& a, const Tensors&) { return a.exp(); };
-  const std::string message = message_of<InvalidArgument>([&] { checkpoint(options_, f, x, Tensors{x, at::Tensor()}); });
+  const std::string message = message_of<InvalidArgument>([&] {
+    checkpoint(options_, f, x, Tensors{x, at::Tensor()});
+  });
   EXPECT_TRUE(has(message, "argument 1") && has(message, "undefined")) << message;
 }
 

@@ -166,7 +166,8 @@ struct Checkpointing : torch::autograd::Function<Checkpointing> {
     const auto* mode = reinterpret_cast<const Mode*>(context->saved_data["mode"].toInt());
     const at::AutoGradMode grad(true);
     const at::Tensor inside = context->get_saved_variables()[0].detach().requires_grad_();
-    const at::Tensor again = torch::autograd::grad({test::apply(*mode, &Checkpointing::body, {inside})[0].sum()}, {inside})[0];
+    const at::Tensor again =
+        torch::autograd::grad({test::apply(*mode, &Checkpointing::body, {inside})[0].sum()}, {inside})[0];
     EXPECT_TRUE(same_bits(again, context->saved_data["gradient"].toTensor()));
     return {gradients[0] * again, at::Tensor()};
   }

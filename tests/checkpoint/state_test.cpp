@@ -319,11 +319,15 @@ TEST(PreserveRngState, OffRefusesAFunctionThatDrawsWithRerun) {
   options.name = "noisy";
   options.recompute = Recompute::kRerun;
   options.preserve_rng_state = false;
-  const std::string message = message_of<InvalidArgument>(
-      [&] { checkpoint(options, [](const at::Tensor& in) { return torch::dropout(in, 0.5, true); }, x); });
+  const std::string message = message_of<InvalidArgument>([&] {
+    checkpoint(
+        options, [](const at::Tensor& in) { return torch::dropout(in, 0.5, true); }, x);
+  });
   EXPECT_NE(message.find("noisy"), std::string::npos) << message;
   EXPECT_NE(message.find("preserve_rng_state"), std::string::npos) << message;
-  EXPECT_TRUE(checkpoint(options, [](const at::Tensor& in) { return in.exp(); }, x).defined());
+  EXPECT_TRUE(checkpoint(
+                  options, [](const at::Tensor& in) { return in.exp(); }, x)
+                  .defined());
 }
 
 }  // namespace

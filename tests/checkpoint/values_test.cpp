@@ -61,7 +61,9 @@ TEST_P(Values, OutputThatIsAViewOfAnInput) {
       [] {
         return Tensors{leaf({4, 6})};
       },
-      [](const Tensors& x) { return Tensors{x[0].view({2, 12}).narrow(1, 2, 5), x[0].transpose(0, 1)}; });
+      [](const Tensors& x) {
+        return Tensors{x[0].view({2, 12}).narrow(1, 2, 5), x[0].transpose(0, 1)};
+      });
 }
 
 TEST_P(Values, OutputThatIsAViewOfAnIntermediate) {
@@ -141,11 +143,7 @@ TEST_P(Values, NoInputRequiresGradientButAParameterDoes) {
 
 TEST_P(Values, NothingRequiresGradient) {
   expects_drops_ = false;
-  expect_same(
-      [] {
-        return Tensors{torch::randn({4, 8})};
-      },
-      [](const Tensors& x) { return Tensors{x[0].exp().sin()}; });
+  expect_same([] { return Tensors{torch::randn({4, 8})}; }, [](const Tensors& x) { return Tensors{x[0].exp().sin()}; });
 }
 
 TEST_P(Values, SequentialAndModuleHolders) {
@@ -155,8 +153,9 @@ TEST_P(Values, SequentialAndModuleHolders) {
       },
       [](const Mode& mode, Tensors& x) {
         Outcome outcome;
-        torch::nn::Sequential model(torch::nn::Linear(8, 16), torch::nn::GELU(), torch::nn::LayerNorm(
-            torch::nn::LayerNormOptions({16})), torch::nn::Dropout(0.5), torch::nn::Linear(16, 3));
+        torch::nn::Sequential model(torch::nn::Linear(8, 16), torch::nn::GELU(),
+                                    torch::nn::LayerNorm(torch::nn::LayerNormOptions({16})), torch::nn::Dropout(0.5),
+                                    torch::nn::Linear(16, 3));
         const at::Tensor y = mode.checkpointed ? checkpoint(mode.options, model, x[0]) : model->forward(x[0]);
         Tensors leaves = model->parameters();
         leaves.push_back(x[0]);

@@ -25,7 +25,7 @@ at::Tensor flips(const at::Tensor& tensor) {
   return result;
 }
 at::Tensor retypes(const at::Tensor& tensor) {
-  return g_runs++ == 0 ? tensor.to(at::kFloat) : tensor.to(at::kInt);
+  return g_runs++ == 0 ? tensor.clone() : tensor.to(at::kInt);
 }
 at::Tensor counts(const at::Tensor& tensor) {
   ++g_runs;
