@@ -16,7 +16,7 @@ Value Net::push(Forward forward) {
 }
 
 Value Net::input(int64_t elements) {
-  return push({"input", elements, elements * kFloat, 0, {}, {}, false, true, {}});
+  return push({"input", elements, 0, 0, {}, {}, false, true, {}});
 }
 
 Value Net::linear(Value x, int64_t out_elements, double flops) {

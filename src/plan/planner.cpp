@@ -16,6 +16,7 @@ namespace encore::plan {
 namespace {
 
 constexpr int64_t kWorkUnit = 1'000'000;
+constexpr int64_t kMinimumWork = 100 * kWorkUnit;  // Of the search for the least feasible budget.
 
 void accept(const Graph& graph, Schedule schedule, const char* method, Plan* plan) {
   const Cost cost = simulate(graph, schedule);
@@ -37,14 +38,6 @@ int64_t effort_of(const PlanOptions& options, int32_t n) {
   return (n <= 200 ? 60 : n <= 2000 ? 150 : 600) * kWorkUnit;
 }
 
-// The lowest peak that dropping everything can reach.
-int64_t least_known_peak(const Compact& graph, int64_t bound, int64_t known, int64_t max_work) {
-  Stages stages(graph, static_cast<double>(bound));
-  make_fit(&stages, max_work);
-  known = std::min(known, static_cast<int64_t>(stages.max_peak()));
-  return known;
-}
-
 }  // namespace
 
 Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) {
@@ -61,12 +54,21 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
   plan.min_bytes_lower_bound = least_peak(compact);
   plan.lower_bound_time = base.time;
   const int64_t work = effort_of(options, compact.n);
-  const auto finish_minimum = [&](int64_t known) {
-    const auto exact = options.exact_states > 0 ? exact_min_budget(compact, options.exact_states) : std::nullopt;
-    plan.min_feasible_bytes =
-        exact ? *exact : least_known_peak(compact, plan.min_bytes_lower_bound, known, std::max(work, kWorkUnit));
+  // The exact search doesn't know variants.
+  const bool try_exact =
+      options.exact_states > 0 &&
+      std::all_of(graph.steps.begin(), graph.steps.end(), [](const Step& step) { return step.variants.empty(); });
+  Stages lowest(compact, graph, static_cast<double>(base.peak_bytes));
+  const auto finish_minimum = [&] {
+    const auto exact = try_exact ? exact_min_budget(compact, options.exact_states) : std::nullopt;
     if (exact) {
-      plan.min_bytes_lower_bound = *exact;
+      plan.min_feasible_bytes = plan.min_bytes_lower_bound = *exact;
+    } else {
+      const auto least = static_cast<double>(plan.min_bytes_lower_bound);
+      plan.min_feasible_bytes = lower_peak(&lowest, least, kMinimumWork);
+    }
+    if (plan.feasible) {
+      plan.min_feasible_bytes = std::min(plan.min_feasible_bytes, plan.peak_bytes);
     }
     if (plan.min_feasible_bytes == plan.min_bytes_lower_bound) {
       plan.min_feasible_proof = Proof::kExact;
@@ -75,14 +77,14 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
   if (base.peak_bytes <= budget_bytes) {
     accept(graph, plain_schedule(compact), "plain", &plan);
     plan.lower_bound_proof = Proof::kExact;
-    finish_minimum(plan.peak_bytes);
+    finish_minimum();
     return plan;
   }
   const double extra = least_extra_time(compact, graph, budget_bytes);
   if (extra < INFINITY) {
     plan.lower_bound_time = base.time + extra;
     ExactAnswer exact;
-    if (options.exact_states > 0) {
+    if (try_exact) {
       exact = exact_search(compact, budget_bytes, options.exact_states);
     }
     if (exact.finished && exact.feasible) {
@@ -91,7 +93,7 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
       plan.lower_bound_proof = Proof::kExact;
     } else if (!exact.finished) {
       plan.lower_bound_time = std::max(plan.lower_bound_time, base.time + exact.extra_time);
-      Stages stages(compact, static_cast<double>(budget_bytes));
+      Stages stages(compact, graph, static_cast<double>(budget_bytes));
       make_fit(&stages, work * 4);
       anneal(&stages, work, 1, options.progress);
       if (stages.stages_over() == 0) {
@@ -99,7 +101,14 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
       }
     }
   }
-  finish_minimum(plan.feasible ? plan.peak_bytes : base.peak_bytes);
+  finish_minimum();
+  if (!plan.feasible && plan.min_feasible_bytes <= budget_bytes && extra < INFINITY) {
+    // The way down from the plain run got where the search at this budget didn't.
+    lowest.set_budget(static_cast<double>(budget_bytes));
+    relax(&lowest);
+    anneal(&lowest, work, 2, options.progress);
+    accept(graph, lowest.schedule(), "local search from the lowest peak", &plan);
+  }
   return plan;
 }
 

@@ -5,7 +5,7 @@
 
 namespace encore::plan {
 
-Stages::Stages(const Compact& graph, double budget)
+Stages::Stages(const Compact& graph, const Graph& source, double budget)
     : graph_(graph),
       budget_(budget),
       bytes_(graph.bytes.begin(), graph.bytes.end()),
@@ -15,7 +15,12 @@ Stages::Stages(const Compact& graph, double budget)
       carried_(graph.n + 2, 0),
       peak_(graph.n + 1, 0),
       is_dirty_(graph.n + 1, 0),
-      mark_(graph.n + 1, 0) {
+      mark_(graph.n + 1, 0),
+      variants_(graph.n + 1),
+      form_(graph.n + 1, -1) {
+  for (int32_t i = 0; i < graph.n; ++i) {
+    variants_[i] = source.steps[i].variants;
+  }
   for (int32_t i = 0; i <= graph.n; ++i) {
     events_[i].push_back({i, 0, true});
     for (const int32_t user : graph.users(i)) {
@@ -81,13 +86,13 @@ double Stages::max_peak() const {
 
 void Stages::add(int32_t t, int32_t step) {
   do_add(t, step);
-  log_.push_back({t, step, true});
+  log_.push_back({t, step, true, -1});
   settle();
 }
 
 void Stages::remove(int32_t t, int32_t step) {
   do_remove(t, step);
-  log_.push_back({t, step, false});
+  log_.push_back({t, step, false, -1});
   settle();
 }
 
@@ -105,10 +110,12 @@ void Stages::remove_useless(int32_t t, int32_t step) {
   }
 }
 
-void Stages::rollback() {
-  for (; !log_.empty(); log_.pop_back()) {
-    const Change& change = log_.back();
-    if (change.added) {
+void Stages::rollback(size_t mark) {
+  for (; log_.size() > mark; log_.pop_back()) {
+    const Change change = log_.back();
+    if (change.stage == kForm) {
+      do_set_form(change.step, change.old_form);
+    } else if (change.added) {
       do_remove(change.stage, change.step);
     } else {
       do_add(change.stage, change.step);
@@ -117,12 +124,18 @@ void Stages::rollback() {
   settle();
 }
 
+// Values with a form are taken out of the sums before their events change, and laid in again after that: their bytes
+// depend on how long a gap is. All others only change the sums where something changes.
 void Stages::do_add(int32_t t, int32_t step) {
   auto& events = events_[step];
+  const bool formed = form_[step] >= 0;
+  if (formed) {
+    lay(step, -1);
+  }
   const int32_t k = event_at(step, t);
   const bool exists = k < static_cast<int32_t>(events.size()) && events[k].stage == t;
   // The carry over the border before t, if there is one, ends at the event before.
-  if (k < static_cast<int32_t>(events.size()) && !events[k].computed) {
+  if (!formed && k < static_cast<int32_t>(events.size()) && !events[k].computed) {
     shift(events[k - 1].stage + 1, t, -bytes_[step]);
     touch(events[k - 1].stage);
   }
@@ -130,6 +143,9 @@ void Stages::do_add(int32_t t, int32_t step) {
     events[k].computed = true;
   } else {
     events.insert(events.begin() + k, {t, 0, true});
+  }
+  if (formed) {
+    lay(step, 1);
   }
   auto& again = again_[t];
   again.insert(std::lower_bound(again.begin(), again.end(), step), step);
@@ -142,9 +158,13 @@ void Stages::do_add(int32_t t, int32_t step) {
 
 void Stages::do_remove(int32_t t, int32_t step) {
   auto& events = events_[step];
+  const bool formed = form_[step] >= 0;
+  if (formed) {
+    lay(step, -1);
+  }
   const int32_t k = event_at(step, t);
   const bool next_carries = k + 1 < static_cast<int32_t>(events.size()) && !events[k + 1].computed;
-  if (events[k].uses > 0 || next_carries) {
+  if (!formed && (events[k].uses > 0 || next_carries)) {
     shift(events[k - 1].stage + 1, t, bytes_[step]);
     touch(events[k - 1].stage);
   }
@@ -152,6 +172,9 @@ void Stages::do_remove(int32_t t, int32_t step) {
     events[k].computed = false;
   } else {
     events.erase(events.begin() + k);
+  }
+  if (formed) {
+    lay(step, 1);
   }
   auto& again = again_[t];
   again.erase(std::lower_bound(again.begin(), again.end(), step));
@@ -169,11 +192,17 @@ void Stages::add_use(int32_t step, int32_t t) {
     ++events[k].uses;
     return;
   }
-  if (k == static_cast<int32_t>(events.size()) || events[k].computed) {
+  const bool formed = form_[step] >= 0;
+  if (formed) {
+    lay(step, -1);
+  } else if (k == static_cast<int32_t>(events.size()) || events[k].computed) {
     shift(events[k - 1].stage + 1, t, bytes_[step]);
     touch(events[k - 1].stage);
   }
   events.insert(events.begin() + k, {t, 1, false});
+  if (formed) {
+    lay(step, 1);
+  }
 }
 
 void Stages::remove_use(int32_t step, int32_t t) {
@@ -182,11 +211,89 @@ void Stages::remove_use(int32_t step, int32_t t) {
   if (--events[k].uses > 0 || events[k].computed) {
     return;
   }
-  if (k + 1 == static_cast<int32_t>(events.size()) || events[k + 1].computed) {
+  const bool formed = form_[step] >= 0;
+  if (formed) {
+    lay(step, -1);
+  } else if (k + 1 == static_cast<int32_t>(events.size()) || events[k + 1].computed) {
     shift(events[k - 1].stage + 1, t, -bytes_[step]);
     touch(events[k - 1].stage);
   }
   events.erase(events.begin() + k);
+  if (formed) {
+    lay(step, 1);
+  }
+}
+
+// Adds (sign 1) or takes away (-1) all gaps of a value in its present form.
+void Stages::lay(int32_t step, double sign) {
+  const auto& events = events_[step];
+  const Variant* variant = form_[step] < 0 ? nullptr : &variants_[step][form_[step]];
+  for (size_t k = 1; k < events.size(); ++k) {
+    if (events[k].computed) {
+      continue;
+    }
+    const int32_t from = events[k - 1].stage;
+    const int32_t to = events[k].stage;
+    const bool rests = variant != nullptr && to - from >= kRest;
+    shift(from + 1, to, sign * (rests ? static_cast<double>(variant->bytes) : bytes_[step]));
+    extra_time_ += rests ? sign * (variant->encode_time + variant->decode_time) : 0;
+    touch(from);
+    touch(to);
+  }
+}
+
+void Stages::set_form(int32_t step, int32_t variant) {
+  log_.push_back({kForm, step, false, form_[step]});
+  do_set_form(step, variant);
+  settle();
+}
+
+void Stages::do_set_form(int32_t step, int32_t variant) {
+  lay(step, -1);
+  formed_ += static_cast<int32_t>(variant >= 0) - static_cast<int32_t>(form_[step] >= 0);
+  form_[step] = variant;
+  lay(step, 1);
+}
+
+// The form in which the value leaves stage t, in which it has an event, if it doesn't leave as itself.
+const Variant* Stages::resting_out(int32_t step, int32_t t) const {
+  const int32_t k = event_at(step, t + 1);
+  const auto& events = events_[step];
+  const bool rests = form_[step] >= 0 && k < static_cast<int32_t>(events.size()) && !events[k].computed &&
+                     events[k].stage - events[k - 1].stage >= kRest;
+  return rests ? &variants_[step][form_[step]] : nullptr;
+}
+
+const Variant* Stages::resting_in(int32_t step, int32_t t) const {
+  const int32_t k = event_at(step, t);
+  const auto& events = events_[step];
+  const bool rests = form_[step] >= 0 && k > 0 && k < static_cast<int32_t>(events.size()) && !events[k].computed &&
+                     events[k].stage - events[k - 1].stage >= kRest;
+  return rests ? &variants_[step][form_[step]] : nullptr;
+}
+
+// Collects the steps of stage t, computed or read, that have a form.
+void Stages::find_resting(int32_t t) {
+  resting_.clear();
+  if (formed_ == 0) {
+    return;
+  }
+  const auto add = [&](int32_t step) {
+    if (form_[step] >= 0) {
+      resting_.push_back(step);
+    }
+    for (const int32_t input : graph_.inputs(step)) {
+      if (form_[input] >= 0) {
+        resting_.push_back(input);
+      }
+    }
+  };
+  for (const int32_t step : again_[t]) {
+    add(step);
+  }
+  add(t);
+  std::sort(resting_.begin(), resting_.end());
+  resting_.erase(std::unique(resting_.begin(), resting_.end()), resting_.end());
 }
 
 // Adds bytes to the borders first..last and to the stages between them.
@@ -233,6 +340,13 @@ void Stages::evaluate(int32_t t) {
   ++stamp_;
   double resident = carried_[t + 1];
   double peak = 0;
+  find_resting(t);
+  for (auto it = resting_.rbegin(); it != resting_.rend(); ++it) {
+    if (const Variant* variant = resting_out(*it, t)) {
+      peak = std::max(peak, resident + bytes_[*it]);
+      resident += bytes_[*it] - static_cast<double>(variant->bytes);
+    }
+  }
   const auto& again = again_[t];
   for (auto k = static_cast<int32_t>(again.size()); k >= 0; --k) {
     const int32_t step = k == static_cast<int32_t>(again.size()) ? t : again[k];
@@ -252,6 +366,12 @@ void Stages::evaluate(int32_t t) {
     peak = std::max(peak, resident + temp_[step]);
     resident -= bytes_[step];
   }
+  for (auto it = resting_.rbegin(); it != resting_.rend(); ++it) {
+    if (const Variant* variant = resting_in(*it, t)) {
+      peak = std::max(peak, resident + static_cast<double>(variant->bytes));
+      resident += static_cast<double>(variant->bytes) - bytes_[*it];
+    }
+  }
   set_peak(t, peak);
 }
 
@@ -267,15 +387,20 @@ void Stages::set_peak(int32_t t, double peak) {
   }
 }
 
-void Stages::load(const std::vector<std::vector<int32_t>>& table) {
+void Stages::load(const Table& table) {
+  for (int32_t step = 0; step <= graph_.n; ++step) {
+    if (form_[step] != table.form[step]) {
+      do_set_form(step, table.form[step]);
+    }
+  }
   for (int32_t t = 0; t <= graph_.n; ++t) {
     const std::vector<int32_t> now = again_[t];
     for (const int32_t step : now) {
-      if (!std::binary_search(table[t].begin(), table[t].end(), step)) {
+      if (!std::binary_search(table.again[t].begin(), table.again[t].end(), step)) {
         do_remove(t, step);
       }
     }
-    for (const int32_t step : table[t]) {
+    for (const int32_t step : table.again[t]) {
       if (!computed_at(t, step)) {
         do_add(t, step);
       }
@@ -285,7 +410,7 @@ void Stages::load(const std::vector<std::vector<int32_t>>& table) {
   log_.clear();
 }
 
-Schedule Stages::schedule() const {
+Schedule Stages::schedule() {
   Schedule schedule;
   std::vector<int32_t> last(graph_.n + 1, -1);  // Position in the stage of the last use; computations count too.
   for (int32_t t = 0; t <= graph_.n; ++t) {
@@ -300,6 +425,12 @@ Schedule Stages::schedule() const {
     if (t == graph_.n) {
       ops.pop_back();
     }
+    find_resting(t);
+    for (const int32_t step : resting_) {
+      if (resting_in(step, t) != nullptr) {
+        schedule.push_back({OpKind::kDecode, step, 0});
+      }
+    }
     for (int32_t k = 0; k < static_cast<int32_t>(ops.size()); ++k) {
       schedule.push_back({OpKind::kCompute, ops[k], 0});
       const auto drop_after = [&](int32_t step) {
@@ -312,6 +443,11 @@ Schedule Stages::schedule() const {
         drop_after(input);
       }
       drop_after(ops[k]);
+    }
+    for (const int32_t step : resting_) {
+      if (resting_out(step, t) != nullptr) {
+        schedule.push_back({OpKind::kEncode, step, form_[step]});
+      }
     }
   }
   return schedule;

@@ -21,24 +21,37 @@ class Stages {
   };
 
   struct Change {
-    int32_t stage;
+    int32_t stage;  // kForm: the form of the step was changed.
     int32_t step;
     bool added;
+    int32_t old_form;
+  };
+  static constexpr int32_t kForm = -1;
+
+  /// Everything that makes up a schedule.
+  struct Table {
+    std::vector<std::vector<int32_t>> again;  // Recomputed steps by stage, rising.
+    std::vector<int32_t> form;                // By step: the variant in which it rests, or -1.
   };
 
-  Stages(const Compact& graph, double budget);
+  /// `source` is only read here, for the variants.
+  Stages(const Compact& graph, const Graph& source, double budget);
 
   void set_budget(double budget);
   /// Computes `step` again in stage `t`, step < t. It must not be computed there already.
   void add(int32_t t, int32_t step);
   /// Takes back a recomputation.
   void remove(int32_t t, int32_t step);
+  /// Lets the value rest in this variant (-1: in none) wherever it is carried over at least kRest stages.
+  void set_form(int32_t step, int32_t variant);
+  static constexpr int32_t kRest = 4;
   /// Takes back recomputations of stage t that nothing reads any more, starting with the inputs of `step`.
   void remove_useless(int32_t t, int32_t step);
 
-  /// Recomputations made and taken back since begin(), newest last; rollback() undoes them.
+  /// Recomputations made and taken back since begin(), newest last; rollback() undoes them
+  /// down to the first `mark`.
   void begin() { log_.clear(); }
-  void rollback();
+  void rollback(size_t mark = 0);
   [[nodiscard]] const std::vector<Change>& changes() const { return log_; }
 
   [[nodiscard]] const Compact& graph() const { return graph_; }
@@ -59,10 +72,12 @@ class Stages {
   /// Elementary operations so far; the search is limited by them.
   [[nodiscard]] int64_t work() const { return work_; }
 
-  /// All recomputations, and the way back from them.
-  [[nodiscard]] std::vector<std::vector<int32_t>> table() const { return again_; }
-  void load(const std::vector<std::vector<int32_t>>& table);
-  [[nodiscard]] Schedule schedule() const;
+  [[nodiscard]] const std::vector<Variant>& variants(int32_t step) const { return variants_[step]; }
+  [[nodiscard]] int32_t form(int32_t step) const { return form_[step]; }
+
+  [[nodiscard]] Table table() const { return {again_, form_}; }
+  void load(const Table& table);
+  [[nodiscard]] Schedule schedule();
 
  private:
   void add_use(int32_t step, int32_t t);
@@ -72,6 +87,11 @@ class Stages {
   void settle();
   void evaluate(int32_t t);
   void set_peak(int32_t t, double peak);
+  void lay(int32_t step, double sign);
+  void do_set_form(int32_t step, int32_t variant);
+  [[nodiscard]] const Variant* resting_out(int32_t step, int32_t t) const;
+  [[nodiscard]] const Variant* resting_in(int32_t step, int32_t t) const;
+  void find_resting(int32_t t);
   [[nodiscard]] bool carried_out(int32_t step, int32_t t) const;
   void do_add(int32_t t, int32_t step);
   void do_remove(int32_t t, int32_t step);
@@ -93,6 +113,10 @@ class Stages {
   std::vector<int32_t> mark_;
   int32_t stamp_ = 0;
   std::vector<Change> log_;
+  std::vector<std::vector<Variant>> variants_;
+  std::vector<int32_t> form_;
+  int32_t formed_ = 0;            // Steps with a form.
+  std::vector<int32_t> resting_;  // Of the stage being evaluated: steps with a form, rising.
 };
 
 }  // namespace encore::plan

@@ -211,6 +211,8 @@ void add_plan_commands(CLI::App* app, int* exit_code) {
   };
   const auto search_options = [&](CLI::App* sub) {
     sub->add_option("--effort", options->plan.effort, "Work of the search, millions of operations; -1: by size");
+    sub->add_option("--exact-states", options->plan.exact_states,
+                    "States of the exact search of small graphs; 0: none");
     sub->add_flag("--exact", options->plan.exact, "Chains: exact to the byte, at whatever cost");
   };
   CLI::App* plan = command("plan", "The least time within a budget", run_plan);
