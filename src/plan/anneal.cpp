@@ -2,6 +2,7 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <queue>
 
@@ -22,6 +23,14 @@ constexpr double kCooling = 1e-3;
 // What it costs to exceed the budget by all of itself in one stage, in mean times of a step, at first and in the end.
 constexpr double kFirstWeight = 300;
 constexpr double kWeightGrowth = 100;
+// While no table is known that fits, these are tried in turn, each from what the last one left: much heat, little
+// weight and slow cooling, so that recomputations cost next to nothing.
+struct Climate {
+  double heat = 1;
+  double weight = 1;
+  double cooling = kCooling;
+};
+constexpr std::array<Climate, 4> kHot = {{{10, 0.3, 0.1}, {30, 1, 0.1}, {5, 0.1, 0.3}, {20, 0.1, 0.1}}};
 
 // The moves of the annealing: drop a value in a gap, take a recomputation back, or both.
 class Annealer {
@@ -44,7 +53,8 @@ class Annealer {
     }
   }
 
-  void run(int64_t work, const std::function<void(double)>& progress);
+  // `until_fit`: the first table that fits ends the run.
+  void run(int64_t work, const Climate& climate, bool until_fit, const std::function<void(double)>& progress);
 
  private:
   [[nodiscard]] double energy() const { return stages_.extra_time() + weight_ * stages_.excess(); }
@@ -188,7 +198,7 @@ void Annealer::repair(int32_t low, int32_t high) {
   }
 }
 
-void Annealer::run(int64_t work, const std::function<void(double)>& progress) {
+void Annealer::run(int64_t work, const Climate& climate, bool until_fit, const std::function<void(double)>& progress) {
   if (values_.empty()) {
     return;
   }
@@ -200,11 +210,11 @@ void Annealer::run(int64_t work, const std::function<void(double)>& progress) {
   int64_t tried = 0;
   while (true) {
     const double part = static_cast<double>(stages_.work() - start) / static_cast<double>(work);
-    if (part >= 1 || tried > work) {
+    if (part >= 1 || tried > work || (until_fit && stages_.stages_over() == 0)) {
       break;
     }
-    const double heat = unit * std::pow(kCooling, part);
-    weight_ = kFirstWeight * std::pow(kWeightGrowth, part) * unit / std::max(1.0, stages_.budget());
+    const double heat = unit * climate.heat * std::pow(climate.cooling, part);
+    weight_ = kFirstWeight * climate.weight * std::pow(kWeightGrowth, part) * unit / std::max(1.0, stages_.budget());
     if (progress && tried % 4096 == 0) {
       progress(part);
     }
@@ -259,7 +269,13 @@ void Annealer::run(int64_t work, const std::function<void(double)>& progress) {
 }  // namespace
 
 void anneal(Stages* stages, int64_t work, uint64_t seed, const std::function<void(double)>& progress) {
-  Annealer(stages, seed).run(work, progress);
+  uint64_t tries = 0;
+  for (const Climate& climate : kHot) {
+    if (stages->stages_over() > 0) {
+      Annealer(stages, seed + 1000 + ++tries).run(work / 2, climate, true, progress);
+    }
+  }
+  Annealer(stages, seed).run(work, {}, false, progress);
 }
 
 }  // namespace encore::plan

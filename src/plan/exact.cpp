@@ -128,7 +128,8 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
     if (best[node.state] < node.cost) {
       continue;
     }
-    const auto [resident, done] = node.state;
+    const Set resident = node.state.resident;
+    const int32_t done = node.state.done;
     answer.extra_time = node.cost;
     if (done == graph.n + 1) {
       answer.finished = true;
@@ -186,9 +187,9 @@ std::optional<int64_t> exact_min_budget(const Compact& graph, int64_t max_states
     }
   };
   while (!queue.empty()) {
-    const auto [key, state] = queue.top();
+    const int64_t peak = queue.top().first.first;
+    const State state = queue.top().second;
     queue.pop();
-    const int64_t peak = key.first;
     if (best[state] < peak) {
       continue;
     }

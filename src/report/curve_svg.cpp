@@ -99,7 +99,8 @@ std::string curve_svg(const std::string& title, const std::vector<CurveSample>& 
     for (const CurveSample& sample : samples) {
       const std::string height = number(y(std::min(std::max(value_of(sample) / unit, y.low), y.high)));
       const std::string across = number(x(sample.bytes));
-      path += path.empty() ? "M" + across + "," + height : "H" + across + "V" + height;
+      const bool first = path.empty();
+      path.append(first ? "M" : "H").append(across).append(first ? "," : "V").append(height);
     }
     out += "<path fill=\"none\" " + std::string(style) + " d=\"" + path + "\"/>\n";
   };
