@@ -73,6 +73,7 @@ function(encore_library name)
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${name}
     LINKER_LANGUAGE CXX
+    INSTALL_RPATH "$ORIGIN"
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   encore_target(${target})

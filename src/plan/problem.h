@@ -1,0 +1,40 @@
+// The graph in flat arrays, for the inner loops of the planners.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <encore/plan/graph.h>
+#include <encore/plan/schedule.h>
+
+namespace encore::plan {
+
+/// A view of a few consecutive numbers.
+struct Span {
+  const int32_t* first;
+  const int32_t* last;
+  [[nodiscard]] const int32_t* begin() const { return first; }
+  [[nodiscard]] const int32_t* end() const { return last; }
+  [[nodiscard]] size_t size() const { return static_cast<size_t>(last - first); }
+};
+
+/// Inputs without repetition, and users, of every step. Step n is a sink of no cost that reads the outputs, so that
+/// "must be there at the end" is a use like any other.
+struct Compact {
+  explicit Compact(const Graph& graph);
+
+  [[nodiscard]] Span inputs(int32_t i) const { return {in.data() + in_at[i], in.data() + in_at[i + 1]}; }
+  [[nodiscard]] Span users(int32_t i) const { return {out.data() + out_at[i], out.data() + out_at[i + 1]}; }
+
+  int32_t n = 0;  // Steps without the sink.
+  std::vector<double> time;
+  std::vector<int64_t> bytes;
+  std::vector<int64_t> temp;
+  std::vector<int32_t> in_at, in, out_at, out;
+  double total_time = 0;
+};
+
+/// Each step once, each value dropped after its last use.
+Schedule plain_schedule(const Compact& graph);
+
+}  // namespace encore::plan

@@ -1,1 +1,0 @@
-// Keeps the module buildable while it has no code.

@@ -1,0 +1,211 @@
+// The planner's promises: budgets kept, certificates true, the same plan again, curves that only fall.
+#include <encore/plan/planner.h>
+
+#include <gtest/gtest.h>
+
+#include <encore/error.h>
+#include <encore/plan/curve.h>
+#include <encore/plan/json.h>
+#include <encore/plan/validate.h>
+
+#include "../../bench/plan/net.h"
+#include "../../bench/plan/small_graphs.h"
+#include "plan/exact.h"
+
+namespace encore::plan {
+namespace {
+
+PlanOptions quick() {
+  PlanOptions options;
+  options.effort = 5;
+  options.exact_states = 0;
+  return options;
+}
+
+void expect_holds(const Graph& graph, const Plan& plan) {
+  ASSERT_TRUE(plan.feasible);
+  const Verdict verdict = validate(graph, plan.schedule);
+  ASSERT_TRUE(verdict.valid) << verdict.problem;
+  EXPECT_TRUE(verdict.in_order);
+  EXPECT_EQ(verdict.peak_bytes, plan.peak_bytes);
+  EXPECT_LE(plan.peak_bytes, plan.budget_bytes);
+  EXPECT_DOUBLE_EQ(verdict.time, plan.time);
+  EXPECT_LE(plan.lower_bound_time, plan.time * (1 + 1e-12));
+  EXPECT_LE(plan.min_feasible_bytes, plan.peak_bytes);
+  EXPECT_LE(plan.min_bytes_lower_bound, plan.min_feasible_bytes);
+}
+
+TEST(Planner, EnoughMemoryIsThePlainRun) {
+  const Graph graph = bench::small_graph("residual", 9, 3);
+  const Baseline base = baseline(graph);
+  const Plan answer = plan(graph, base.peak_bytes);
+  expect_holds(graph, answer);
+  EXPECT_EQ(answer.time, base.time);
+  EXPECT_EQ(answer.lower_bound_proof, Proof::kExact);
+}
+
+TEST(Planner, LocalSearchIsNeverBetterThanTheExactSearchAndClose) {
+  double sum = 0;
+  int cases = 0;
+  for (uint64_t seed = 1; seed <= 25; ++seed) {
+    const auto& families = bench::small_families();
+    const Graph graph = bench::small_graph(families[seed % families.size()], 8, 1000 + seed);
+    const int64_t least = *exact_min_budget(Compact(graph), 10'000'000);
+    const int64_t peak = baseline(graph).peak_bytes;
+    for (const int64_t budget : {least + (peak - least) / 4, (least + peak) / 2}) {
+      const Plan search = plan(graph, budget, quick());
+      const Plan exact = plan(graph, budget);
+      ASSERT_EQ(exact.lower_bound_proof, Proof::kExact);
+      expect_holds(graph, exact);
+      if (search.feasible) {
+        expect_holds(graph, search);
+        EXPECT_GE(search.time, exact.time * (1 - 1e-12));
+        EXPECT_LE(search.lower_bound_time, exact.time * (1 + 1e-12));
+        sum += search.time / exact.time - 1;
+        ++cases;
+      }
+    }
+  }
+  EXPECT_GE(cases, 45);
+  EXPECT_LE(sum / cases, 0.01);
+}
+
+TEST(Planner, RefusesWithTheLeastBudgetThatWouldDo) {
+  const Graph graph = bench::small_graph("skips", 8, 5);
+  const Plan refused = plan(graph, 0);
+  EXPECT_FALSE(refused.feasible);
+  EXPECT_TRUE(refused.schedule.empty());
+  EXPECT_EQ(refused.min_feasible_proof, Proof::kExact);
+  expect_holds(graph, plan(graph, refused.min_feasible_bytes));
+  EXPECT_FALSE(plan(graph, refused.min_feasible_bytes - 1).feasible);
+  EXPECT_THROW(plan(graph, -1), InvalidArgument);
+  EXPECT_THROW(plan(Graph{}, 1), InvalidArgument);
+}
+
+TEST(Planner, TheLeastKnownBudgetOfALargeGraphIsKept) {
+  const Graph graph = bench::resnet50(2);
+  const Plan refused = plan(graph, 1, quick());
+  EXPECT_FALSE(refused.feasible);
+  EXPECT_LT(refused.min_feasible_bytes, refused.baseline_peak_bytes / 3);
+  expect_holds(graph, plan(graph, refused.min_feasible_bytes, quick()));
+}
+
+TEST(Planner, GivesTheSamePlanAgain) {
+  const Graph graph = bench::unet(2);
+  const int64_t budget = baseline(graph).peak_bytes / 2;
+  const Plan first = plan(graph, budget, quick());
+  const Plan second = plan(graph, budget, quick());
+  expect_holds(graph, first);
+  EXPECT_EQ(first.schedule, second.schedule);
+}
+
+TEST(Planner, RealShapesKeepTheBudget) {
+  for (const auto& [name, graph] : bench::real_shapes()) {
+    check(graph);
+    if (graph.steps.size() > 2000) {
+      continue;  // The slow checker takes minutes; the benchmark plans these too.
+    }
+    const int64_t budget = baseline(graph).peak_bytes * 7 / 10;
+    SCOPED_TRACE(name);
+    const Plan answer = plan(graph, budget, quick());
+    expect_holds(graph, answer);
+    EXPECT_LT(answer.time, 1.1 * answer.baseline_time);
+  }
+}
+
+TEST(Planner, RecomputesAValueSeveralTimesWhereThatIsTheOnlyWay) {
+  Chain chain;  // As a graph, with room for two outputs besides what backward needs.
+  chain.input_bytes = 1;
+  chain.stages.assign(12, Stage{1, 2, 1, 101, 0, 0});
+  const Graph graph = to_graph(chain);
+  const Plan answer = plan(graph, 107, quick());
+  expect_holds(graph, answer);
+  std::vector<int> times(graph.steps.size(), 0);
+  for (const Op& op : answer.schedule) {
+    times[op.step] += op.kind == OpKind::kCompute ? 1 : 0;
+  }
+  EXPECT_GE(*std::max_element(times.begin(), times.end()), 3);
+}
+
+TEST(Planner, RestsValuesInSmallerFormsWhereThatPays) {
+  Graph graph = bench::small_graph("vgg", 10, 4);
+  const int64_t budget = baseline(graph).peak_bytes * 3 / 4;
+  const Plan without = plan(graph, budget, quick());
+  for (Step& step : graph.steps) {
+    step.variants.push_back({"pack", step.bytes / 4, 0.01, 0.01});
+  }
+  const Plan with = plan(graph, budget, quick());
+  expect_holds(graph, with);
+  EXPECT_LT(with.time, without.time);
+  EXPECT_TRUE(
+      std::any_of(with.schedule.begin(), with.schedule.end(), [](const Op& op) { return op.kind == OpKind::kEncode; }));
+}
+
+TEST(Planner, VariantsThatDoNotPayAreLeftAlone) {
+  Graph graph = bench::small_graph("vgg", 10, 4);
+  for (Step& step : graph.steps) {
+    step.variants.push_back({"slow", step.bytes, 1000, 1000});
+  }
+  const Plan answer = plan(graph, baseline(graph).peak_bytes * 3 / 4, quick());
+  expect_holds(graph, answer);
+  EXPECT_TRUE(std::all_of(answer.schedule.begin(), answer.schedule.end(),
+                          [](const Op& op) { return op.kind == OpKind::kCompute || op.kind == OpKind::kDrop; }));
+}
+
+TEST(Curve, NeverGetsSlowerWithMoreMemoryAndEveryPointValidates) {
+  const Graph graph = bench::mobilenet(2);
+  CurveOptions options;
+  options.points = 12;
+  options.plan = quick();
+  const auto points = curve(graph, options);
+  ASSERT_GE(points.size(), 8U);
+  for (size_t k = 0; k < points.size(); ++k) {
+    const Verdict verdict = validate(graph, points[k].schedule);
+    ASSERT_TRUE(verdict.valid) << verdict.problem;
+    EXPECT_EQ(verdict.peak_bytes, points[k].budget_bytes);
+    EXPECT_DOUBLE_EQ(verdict.time, points[k].time);
+    EXPECT_LE(points[k].lower_bound_time, points[k].time);
+    if (k > 0) {
+      EXPECT_LT(points[k - 1].budget_bytes, points[k].budget_bytes);
+      EXPECT_GT(points[k - 1].time, points[k].time);
+    }
+  }
+  EXPECT_DOUBLE_EQ(points.back().time, baseline(graph).time);
+  options.points = 0;
+  EXPECT_THROW(curve(graph, options), InvalidArgument);
+}
+
+TEST(Curve, OfAChainIsItsSolution) {
+  Chain chain;
+  chain.input_bytes = 3;
+  for (int s = 0; s < 9; ++s) {
+    chain.stages.push_back({1.0 + s % 3, 2, 2 + s % 4, 9 + s % 5, 0, 0});
+  }
+  const auto points = curve(chain, {1000, {}});
+  ChainOptions exact;
+  exact.exact = true;
+  const ChainSolution solution = solve(chain, exact);
+  ASSERT_EQ(points.size(), solution.curve().size());
+  for (size_t k = 0; k < points.size(); ++k) {
+    EXPECT_EQ(points[k].budget_bytes, solution.curve()[k].bytes);
+    EXPECT_TRUE(validate(to_graph(chain), points[k].schedule).valid);
+  }
+}
+
+TEST(Budget, IsBytesOrAPercentageOfThePlainPeak) {
+  EXPECT_EQ(parse_budget("80%", 1000), 800);
+  EXPECT_EQ(parse_budget("12.5%", 1000), 125);
+  EXPECT_EQ(parse_budget("0", 1000), 0);
+  EXPECT_EQ(parse_budget("2KiB", 1000), 2048);
+  for (const char* text : {"80%x", "%", "-5%", "1e3%", "nan%", "80 %", "", "8..0%", "."}) {
+    try {
+      parse_budget(text, 1000);
+      ADD_FAILURE() << "accepted " << text;
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("'" + std::string(text) + "'"), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace encore::plan
