@@ -27,6 +27,8 @@ struct Step {
   double seconds = 0;
   int64_t peak_bytes = 0;
   uint64_t hash = 0;
+  int64_t ops_replayed = 0;
+  double replay_seconds = 0;
 };
 
 Step run_step(workloads::Gpt& model, const torch::Tensor& tokens, const torch::Tensor& targets,
@@ -35,6 +37,7 @@ Step run_step(workloads::Gpt& model, const torch::Tensor& tokens, const torch::T
     parameter.mutable_grad().zero_();
   }
   torch::manual_seed(3);
+  const encore::CheckpointProfiler profiler;
   const encore::MemoryScope memory;
   const auto start = std::chrono::steady_clock::now();
   {
@@ -58,6 +61,9 @@ Step run_step(workloads::Gpt& model, const torch::Tensor& tokens, const torch::T
   Step step;
   step.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   step.peak_bytes = memory.peak_growth_bytes();
+  const encore::ProfilerReport report = profiler.report();
+  step.ops_replayed = report.ops_replayed;
+  step.replay_seconds = static_cast<double>(report.replay_ns) * 1e-9;
   for (const auto& parameter : model->parameters()) {
     step.hash = step.hash * 31 + hash_of(parameter.grad());
   }
@@ -82,6 +88,7 @@ int main(int argc, char** argv) {
   for (std::string system; std::getline(std::cin, system);) {
     const Step step = run_step(model, tokens, targets, system);
     std::cout << "{\"seconds\": " << step.seconds << ", \"peak_bytes\": " << step.peak_bytes << ", \"hash\": \""
-              << step.hash << "\"}" << std::endl;
+              << step.hash << "\", \"ops_replayed\": " << step.ops_replayed
+              << ", \"replay_seconds\": " << step.replay_seconds << "}" << std::endl;
   }
 }
