@@ -35,7 +35,7 @@ int64_t effort_of(const PlanOptions& options, int32_t n) {
   if (options.effort >= 0) {
     return options.effort * kWorkUnit;
   }
-  return (n <= 200 ? 60 : n <= 2000 ? 150 : 600) * kWorkUnit;
+  return (n <= 2000 ? 150 : 600) * kWorkUnit;
 }
 
 }  // namespace
