@@ -35,7 +35,7 @@ int64_t effort_of(const PlanOptions& options, int32_t n) {
   if (options.effort >= 0) {
     return options.effort * kWorkUnit;
   }
-  return (n <= 200 ? 60 : n <= 2000 ? 150 : 600) * kWorkUnit;
+  return (n <= 2000 ? 150 : 600) * kWorkUnit;
 }
 
 }  // namespace
@@ -59,10 +59,18 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
       options.exact_states > 0 &&
       std::all_of(graph.steps.begin(), graph.steps.end(), [](const Step& step) { return step.variants.empty(); });
   Stages lowest(compact, graph, static_cast<double>(base.peak_bytes));
+  Schedule lowest_schedule;  // If the exact search has one; else `lowest` has it.
   const auto finish_minimum = [&] {
     const auto exact = try_exact ? exact_min_budget(compact, options.exact_states) : std::nullopt;
+    plan.min_bytes_lower_bound = exact.value_or(plan.min_bytes_lower_bound);
+    // The least budget is only worth naming if it can be planned with.
+    ExactAnswer answer;
     if (exact) {
-      plan.min_feasible_bytes = plan.min_bytes_lower_bound = *exact;
+      answer = exact_search(compact, *exact, options.exact_states);
+    }
+    if (answer.finished) {
+      plan.min_feasible_bytes = *exact;
+      lowest_schedule = std::move(answer.schedule);
     } else {
       const auto least = static_cast<double>(plan.min_bytes_lower_bound);
       plan.min_feasible_bytes = lower_peak(&lowest, least, kMinimumWork);
@@ -103,11 +111,14 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
   }
   finish_minimum();
   if (!plan.feasible && plan.min_feasible_bytes <= budget_bytes && extra < INFINITY) {
-    // The way down from the plain run got where the search at this budget didn't.
-    lowest.set_budget(static_cast<double>(budget_bytes));
-    relax(&lowest);
-    anneal(&lowest, work, 2, options.progress);
-    accept(graph, lowest.schedule(), "local search from the lowest peak", &plan);
+    // What has the lowest peak got where the search at this budget didn't.
+    if (lowest_schedule.empty()) {
+      lowest.set_budget(static_cast<double>(budget_bytes));
+      relax(&lowest);
+      anneal(&lowest, work, 2, options.progress);
+      lowest_schedule = lowest.schedule();
+    }
+    accept(graph, std::move(lowest_schedule), "from the lowest peak", &plan);
   }
   return plan;
 }

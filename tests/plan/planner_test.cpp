@@ -90,6 +90,23 @@ TEST(Planner, TheLeastKnownBudgetOfALargeGraphIsKept) {
   expect_holds(graph, plan(graph, refused.min_feasible_bytes, quick()));
 }
 
+TEST(Planner, WhatItRefusesWithCanBePlannedWith) {
+  // Sizes and limits at which the exact search finishes, gives up, or does one for memory and the other for time.
+  for (const int32_t length : {6, 10, 16, 25, 31}) {
+    for (const int64_t states : {0, 100, 3'000, 50'000}) {
+      PlanOptions options = quick();
+      options.exact_states = states;
+      const auto& families = bench::small_families();
+      for (size_t f = 0; f < families.size(); ++f) {
+        const Graph graph = bench::small_graph(families[f], length, 77 + f);
+        const Plan refused = plan(graph, 1, options);
+        ASSERT_FALSE(refused.feasible);
+        expect_holds(graph, plan(graph, refused.min_feasible_bytes, options));
+      }
+    }
+  }
+}
+
 TEST(Planner, GivesTheSamePlanAgain) {
   const Graph graph = bench::unet(2);
   const int64_t budget = baseline(graph).peak_bytes / 2;
