@@ -1,6 +1,7 @@
 // Accounts of what checkpoints do.
 #include <encore/profiler.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -18,10 +19,22 @@ namespace encore {
 /// Regions wait in the account from their end until a backward begins: only then does it show what was really freed.
 class CheckpointProfiler::Account final : public run::Listener {
  public:
-  void region_closed(const std::shared_ptr<run::ObservedRegion>& region) override {
-    Pending pending{region, region->label(), region->is_checkpoint(), region->figures()};
+  void region_opened(const std::shared_ptr<run::ObservedRegion>& region) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    pending_.push_back(std::move(pending));
+    watched_.push_back(std::make_shared<Watched>(region));
+  }
+
+  void region_closed(const std::shared_ptr<run::ObservedRegion>& region) override {
+    const bool saved_anything = region->figures().saved_anything();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto watched =
+        std::find_if(watched_.begin(), watched_.end(), [&](const auto& each) { return each->region.lock() == region; });
+    if (watched == watched_.end()) {  // opened before anybody listened
+      watched_.push_back(std::make_shared<Watched>(region));
+      watched = std::prev(watched_.end());
+    }
+    (*watched)->closed = true;
+    (*watched)->saved_anything = (*watched)->saved_anything || saved_anything;
   }
 
   void replayed(const run::ReplayEvent& event) override {
@@ -50,13 +63,35 @@ class CheckpointProfiler::Account final : public run::Listener {
     warn(label, reason);
   }
 
+  /// Regions are asked without the lock: they take the locks of their tapes.
   void backward_begins() override {
-    std::vector<Pending> pending;
+    std::vector<std::shared_ptr<Watched>> watched;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      pending.swap(pending_);
+      watched = watched_;
     }
-    settle(std::move(pending));
+    std::vector<run::RegionFigures> now(watched.size());
+    for (size_t i = 0; i < watched.size(); ++i) {
+      if (const auto region = watched[i]->region.lock()) {
+        now[i] = region->figures();
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto entry = counted_.begin(); entry != counted_.end();) {
+      entry = entry->first.expired() ? counted_.erase(entry) : std::next(entry);
+    }
+    for (size_t i = 0; i < watched.size(); ++i) {
+      // Another thread may have finished it meanwhile.
+      const auto place = std::find(watched_.begin(), watched_.end(), watched[i]);
+      if (place == watched_.end()) {
+        continue;
+      }
+      add_values(*watched[i], now[i]);
+      if (watched[i]->closed) {
+        finish(*watched[i], now[i]);
+        watched_.erase(place);
+      }
+    }
   }
 
   ProfilerReport report() {
@@ -67,79 +102,77 @@ class CheckpointProfiler::Account final : public run::Listener {
 
   void reset() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    pending_.clear();
+    watched_.clear();
     report_ = ProfilerReport();
     indices_.clear();
     counted_.clear();
   }
 
  private:
-  struct Pending {
+  struct Watched {
+    explicit Watched(const std::shared_ptr<run::ObservedRegion>& observed)
+        : region(observed), label(observed->label()), is_checkpoint(observed->is_checkpoint()) {}
+
     std::weak_ptr<run::ObservedRegion> region;
     std::string label;
     bool is_checkpoint;
-    run::RegionFigures at_close;
+    bool closed = false;
+    bool saved_anything = false;
+    int64_t own_values = 0;  // dropped by the region's policy, not by a mark
+    int64_t bytes_saved = 0;
+    int64_t bytes_alive = 0;
+    int64_t values_kept = 0;
+    int64_t bytes_kept = 0;
+    std::set<int64_t> done;  // storages that an earlier backward found dropped, while the region was open
   };
 
-  /// Without the lock while regions are asked: they take the locks of their tapes.
-  void settle(std::vector<Pending> pending) {
-    std::vector<run::RegionFigures> now(pending.size());
-    std::vector<bool> gone(pending.size());
-    for (size_t i = 0; i < pending.size(); ++i) {
-      if (const auto region = pending[i].region.lock()) {
-        now[i] = region->figures();
-      } else {
-        gone[i] = true;
-      }
-    }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto entry = counted_.begin(); entry != counted_.end();) {
-      entry = entry->first.expired() ? counted_.erase(entry) : std::next(entry);
-    }
-    for (size_t i = 0; i < pending.size(); ++i) {
-      add(pending[i], now[i], gone[i]);
-    }
-  }
-
-  void add(const Pending& pending, const run::RegionFigures& now, bool gone) {
-    int64_t saved = 0;
-    int64_t alive = 0;
-    int64_t own = 0;
+  void add_values(Watched& watched, const run::RegionFigures& now) {
+    watched.saved_anything = watched.saved_anything || now.saved_anything();
     for (const run::DroppedValue& value : now.dropped) {
-      CheckpointRow& row = row_of(value.marked ? pending.label + "/" + value.op : pending.label);
+      if (!watched.done.insert(value.storage).second) {
+        continue;
+      }
+      CheckpointRow& row = row_of(value.marked ? watched.label + "/" + value.op : watched.label);
       ++row.values_dropped;
-      own += value.marked ? 0 : 1;
       (value.freed ? row.bytes_saved : row.bytes_still_alive) += value.bytes;
-      (value.freed ? saved : alive) += value.marked ? 0 : value.bytes;
+      if (!value.marked) {
+        ++watched.own_values;
+        (value.freed ? watched.bytes_saved : watched.bytes_alive) += value.bytes;
+      } else if (!value.freed) {
+        warn(row.name, kStillAlive);
+      }
       if (value.freed && counted_[value.owner].insert(value.storage).second) {
         report_.memory_saved_bytes += value.bytes;
-      } else if (!value.freed && value.marked) {
-        warn(pending.label + "/" + value.op, kStillAlive);
       }
     }
-    if (!pending.is_checkpoint && own == 0) {
+    watched.values_kept = std::max(watched.values_kept, now.kept_by_policy + now.kept_by_need);
+    watched.bytes_kept = std::max(watched.bytes_kept, now.bytes_kept);
+  }
+
+  void finish(const Watched& watched, const run::RegionFigures& now) {
+    if (!watched.is_checkpoint && watched.own_values == 0) {
       return;  // a scope that only records
     }
-    CheckpointRow& row = row_of(pending.label);
+    CheckpointRow& row = row_of(watched.label);
     ++row.calls;
     ++report_.checkpoint_count;
-    row.values_kept += now.kept_by_policy + now.kept_by_need;
-    row.bytes_kept += now.bytes_kept;
-    if (saved > 0) {
+    row.values_kept += watched.values_kept;
+    row.bytes_kept += watched.bytes_kept;
+    if (watched.bytes_saved > 0) {
       return;
     }
-    if (!pending.at_close.saved_anything()) {
-      warn(pending.label,
+    if (!watched.saved_anything) {
+      warn(watched.label,
            "autograd saved nothing that was made inside: no input or parameter requires a gradient, or backward needs "
            "only what entered");
-    } else if (gone) {
-      warn(pending.label, "its graph was dropped before a backward");
-    } else if (alive > 0) {
-      warn(pending.label, kStillAlive);
+    } else if (watched.bytes_alive > 0) {
+      warn(watched.label, kStillAlive);
+    } else if (watched.region.expired() && watched.values_kept == 0) {
+      warn(watched.label, "its graph was dropped before a backward");
     } else if (now.kept_by_policy > 0) {
-      warn(pending.label, "its policy keeps all " + std::to_string(now.kept_by_policy) + " values that were saved");
+      warn(watched.label, "its policy keeps all " + std::to_string(now.kept_by_policy) + " values that were saved");
     } else {
-      warn(pending.label, "all that was saved came from ops that can't be run again, and is kept");
+      warn(watched.label, "all that was saved came from ops that can't be run again, and is kept");
     }
   }
 
@@ -165,7 +198,7 @@ class CheckpointProfiler::Account final : public run::Listener {
   }
 
   std::mutex mutex_;
-  std::vector<Pending> pending_;
+  std::vector<std::shared_ptr<Watched>> watched_;  // open, or closed and no backward since
   ProfilerReport report_;
   std::map<std::string, size_t> indices_;
   // Storages whose bytes are in the total, by what they belong to: a weak pointer is never mistaken for a later one.

@@ -188,6 +188,12 @@ void ReplayRegion::count_marked_constant() {
   }
 }
 
+void ReplayRegion::opened() {
+  if (run::anyone_listens()) {
+    run::tell_region_opened(shared_from_this());
+  }
+}
+
 void ReplayRegion::closed() {
   if (run::anyone_listens()) {
     run::tell_region_closed(shared_from_this());

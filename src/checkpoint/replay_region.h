@@ -51,6 +51,7 @@ class ReplayRegion final : public record::Region,
     return options_.before_op && options_.before_op(recorder, next);
   }
 
+  void opened() override;
   void closed() override;
 
   std::string label() const override { return path_.empty() ? "checkpoint" : path_; }

@@ -255,6 +255,11 @@ void Recorder::start(const at::RecordFunction& call) {
   flights_.push_back(std::move(flight));
 }
 
+void Recorder::push(std::shared_ptr<Region> region) {
+  regions_.push_back(std::move(region));
+  regions_.back()->opened();
+}
+
 void Recorder::pop() {
   const std::shared_ptr<Region> region = std::move(regions_.back());
   regions_.pop_back();

@@ -21,7 +21,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
   const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
-  void push(std::shared_ptr<Region> region) { regions_.push_back(std::move(region)); }
+  void push(std::shared_ptr<Region> region);
   void pop();
 
   /// Autograd saves `tensor`.

@@ -40,6 +40,8 @@ class Region {
 
   /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
   virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
+  /// The recorder has put the region on.
+  virtual void opened() {}
   /// The recorder has taken the region off: no more ops are inside.
   virtual void closed() {}
 

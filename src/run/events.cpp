@@ -56,6 +56,10 @@ void remove_listener(const std::shared_ptr<Listener>& listener) {
   }
 }
 
+void tell_region_opened(const std::shared_ptr<ObservedRegion>& region) {
+  tell([&](Listener& listener) { listener.region_opened(region); });
+}
+
 void tell_region_closed(const std::shared_ptr<ObservedRegion>& region) {
   tell([&](Listener& listener) { listener.region_closed(region); });
 }

@@ -50,6 +50,7 @@ struct ReplayEvent {
 class Listener {
  public:
   virtual ~Listener() = default;
+  virtual void region_opened(const std::shared_ptr<ObservedRegion>& region) = 0;
   virtual void region_closed(const std::shared_ptr<ObservedRegion>& region) = 0;
   virtual void replayed(const ReplayEvent& event) = 0;
   /// A tensor was marked; `reason` says why it stays all the same, empty if it does not.
@@ -68,6 +69,7 @@ inline bool anyone_listens() {
   return g_listeners.load(std::memory_order_relaxed) > 0;
 }
 
+void tell_region_opened(const std::shared_ptr<ObservedRegion>& region);
 void tell_region_closed(const std::shared_ptr<ObservedRegion>& region);
 void tell_marked(const std::string& label, const std::string& reason);
 void tell_ran_plainly(const std::string& label, const std::string& reason);

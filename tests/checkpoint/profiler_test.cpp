@@ -108,6 +108,29 @@ TEST(Profiler, RowsByNameAndTotals) {
   EXPECT_NE(text.find("52.0 KiB"), std::string::npos) << text;
 }
 
+TEST(Profiler, ScopesThatAreStillOpenWhenBackwardBegins) {
+  const at::Tensor x = leaf();
+  const CheckpointProfiler profiler;
+  {
+    const Scope marks(keep_all(), "marks");
+    checkpoint(x.exp()).sin().sum().backward();
+    EXPECT_EQ(row(profiler.report(), "marks/aten::exp").bytes_saved, kBytes);
+  }
+  {
+    const Scope drops(drop_all(), "drops");
+    for (int i = 0; i < 2; ++i) {
+      sines(x).sum().backward();
+    }
+  }
+  const ProfilerReport report = profiler.report();
+  EXPECT_EQ(row(report, "marks/aten::exp").bytes_saved, kBytes);
+  EXPECT_EQ(row(report, "drops").calls, 1);
+  EXPECT_EQ(row(report, "drops").bytes_saved, 2 * 3 * kBytes);
+  EXPECT_EQ(report.memory_saved_bytes, 7 * kBytes);
+  EXPECT_EQ(report.checkpoint_count, 2);
+  EXPECT_TRUE(report.warnings.empty()) << report.text();
+}
+
 TEST(Profiler, StartAndStop) {
   EXPECT_THROW(CheckpointProfiler::memory_saved(), ScopeError);
   const at::Tensor x = leaf();
