@@ -113,7 +113,9 @@ TEST(Profiler, ScopesThatAreStillOpenWhenBackwardBegins) {
   const CheckpointProfiler profiler;
   {
     const Scope marks(keep_all(), "marks");
-    checkpoint(x.exp()).sin().sum().backward();
+    // In one expression the marked tensor would live, as a temporary, until after backward.
+    const at::Tensor loss = checkpoint(x.exp()).sin().sum();
+    loss.backward();
     EXPECT_EQ(row(profiler.report(), "marks/aten::exp").bytes_saved, kBytes);
   }
   {
