@@ -37,7 +37,7 @@ class Annealer {
  public:
   Annealer(Stages* stages, uint64_t seed) : stages_(*stages), graph_(stages->graph()), random_(seed) {
     for (int32_t i = 0; i < graph_.n; ++i) {
-      if (graph_.bytes[i] > 0 && graph_.users(i).size() > 0) {
+      if (graph_.bytes[i] > 0 && graph_.users(i).size() > 0 && graph_.may_recompute(i, graph_.users(i).end()[-1])) {
         values_.push_back(i);
       }
     }
@@ -82,6 +82,9 @@ bool Annealer::drop_somewhere() {
     return false;
   }
   const int32_t t = events[k].stage;
+  if (!graph_.may_recompute(step, t)) {
+    return false;
+  }
   evict(&stages_, t, step, &random_);
   return true;
 }
@@ -119,7 +122,7 @@ bool Annealer::move_somewhere() {
     return false;
   }
   const int32_t to = low + random_.below(high - low + 1);
-  if (to == t || to <= step) {
+  if (to == t || to <= step || !graph_.may_recompute(step, to)) {
     return false;
   }
   stages_.remove(t, step);
@@ -182,8 +185,11 @@ void Annealer::repair(int32_t low, int32_t high) {
       if (k == static_cast<int32_t>(events.size()) || events[k].computed || events[k].stage == worst) {
         continue;
       }
-      ++found;
       const int32_t t = events[k].stage;
+      if (!graph_.may_recompute(step, t)) {
+        continue;
+      }
+      ++found;
       evict(&stages_, t, step, &random_);
       if (energy() < best) {
         best = energy();

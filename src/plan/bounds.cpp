@@ -11,7 +11,7 @@ namespace {
 constexpr int32_t kMaxCuts = 256;
 
 int64_t while_running(const Compact& graph, int32_t t) {
-  int64_t bytes = graph.bytes[t] + graph.temp[t];
+  int64_t bytes = graph.bytes[t] + graph.temp[t] + graph.background[t];
   for (const int32_t input : graph.inputs(t)) {
     bytes += graph.bytes[input];
   }
@@ -76,6 +76,9 @@ double least_extra_time(const Compact& graph, const Graph& source, int64_t budge
     for (int32_t k = 0; k < graph.n && too_much > 0; ++k) {
       const int32_t i = by_price[k];
       if (graph.bytes[i] > 0 && crosses(i)) {
+        if (graph.held_until[i] >= t) {
+          continue;  // It is there whatever it costs.
+        }
         const int64_t freed = std::min(too_much, graph.bytes[i]);
         time += price[i] * static_cast<double>(freed) / static_cast<double>(graph.bytes[i]);
         too_much -= graph.bytes[i];

@@ -146,7 +146,10 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
       if ((space.reads[step] & ~resident) != 0) {
         return;
       }
-      if (used + graph.bytes[step] + graph.temp[step] > budget_bytes) {
+      if (step < done && !graph.may_recompute(step, done)) {
+        return;
+      }
+      if (used + graph.bytes[step] + graph.temp[step] + graph.background[done] > budget_bytes) {
         too_big = true;
         return;
       }
@@ -160,7 +163,9 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
     }
     if (too_big) {
       for (Set set = resident; set != 0; set &= set - 1) {
-        push({resident & ~bit(lowest(set)), done}, node.cost, at, -1 - lowest(set));
+        if (graph.may_recompute(lowest(set), done)) {
+          push({resident & ~bit(lowest(set)), done}, node.cost, at, -1 - lowest(set));
+        }
       }
     }
   }
@@ -201,10 +206,10 @@ std::optional<int64_t> exact_min_budget(const Compact& graph, int64_t max_states
     }
     const int64_t used = space.bytes(state.resident);
     const auto try_compute = [&](int32_t step) {
-      if ((space.reads[step] & ~state.resident) == 0) {
+      if ((space.reads[step] & ~state.resident) == 0 && (step == state.done || graph.may_recompute(step, state.done))) {
         const int32_t now = state.done + (step == state.done ? 1 : 0);
         const Set left = now > graph.n ? 0 : (state.resident | bit(step)) & space.matters[now];
-        push({left, now}, std::max(peak, used + graph.bytes[step] + graph.temp[step]));
+        push({left, now}, std::max(peak, used + graph.bytes[step] + graph.temp[step] + graph.background[state.done]));
       }
     };
     try_compute(state.done);
@@ -212,7 +217,9 @@ std::optional<int64_t> exact_min_budget(const Compact& graph, int64_t max_states
       try_compute(lowest(absent));
     }
     for (Set set = state.resident; set != 0; set &= set - 1) {
-      push({state.resident & ~bit(lowest(set)), state.done}, peak);
+      if (graph.may_recompute(lowest(set), state.done)) {
+        push({state.resident & ~bit(lowest(set)), state.done}, peak);
+      }
     }
   }
   return std::nullopt;

@@ -54,6 +54,10 @@ void check(const Graph& graph) {
     check_time(graph, i, "time", step.time);
     check_bytes(graph, i, "bytes", step.bytes, &bytes);
     check_bytes(graph, i, "temp_bytes", step.temp_bytes, &bytes);
+    check_bytes(graph, i, "background_bytes", step.background_bytes, &bytes);
+    if (step.held_until >= static_cast<int64_t>(graph.steps.size())) {
+      refuse(graph, i, "held_until", "is " + std::to_string(step.held_until) + ", which is not one of the steps");
+    }
     time += step.time;
     for (size_t k = 0; k < step.inputs.size(); ++k) {
       if (step.inputs[k] < 0 || step.inputs[k] >= static_cast<int64_t>(i)) {

@@ -32,7 +32,7 @@ void evict(Stages* stages, int32_t t, int32_t step, Random* random) {
     if (random != nullptr && random->below(8) == 0) {
       too_big = !too_big;
     }
-    if (too_big && input < t) {
+    if (too_big && input < t && graph.may_recompute(input, t)) {
       evict(stages, t, input, random);
     }
   }
@@ -132,7 +132,7 @@ class Greedy {
         const int32_t from = events[k - 1].stage;
         const int32_t to = events[k].stage;
         const double most = std::min(sum[to + 1] - sum[from], bytes * (to - from + 1));
-        if (!events[k].computed && most > 0) {
+        if (!events[k].computed && most > 0 && graph_.may_recompute(step, to)) {
           queue_.push({price_of(graph_.time[step], most), step, to});
           for (int32_t v = 0; to - from >= Stages::kRest && v < static_cast<int32_t>(stages_.variants(step).size());
                ++v) {

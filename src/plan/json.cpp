@@ -102,7 +102,11 @@ Step read_one_step(const json& value, size_t index, const std::string& file) {
   step.time = read_time(value, "time", place);
   step.bytes = read_bytes(value, "bytes", place);
   step.temp_bytes = read_bytes(value, "temp_bytes", place, true);
+  step.background_bytes = read_bytes(value, "background_bytes", place, true);
   step.inputs = read_steps(value, "inputs", place);
+  if (value.contains("held_until")) {
+    step.held_until = read_step(value["held_until"], place.field("held_until"));
+  }
   if (value.contains("variants")) {
     if (!value["variants"].is_array()) {
       place.field("variants").refuse("is " + std::string(value["variants"].type_name()) + ", not an array");

@@ -48,6 +48,12 @@ std::string write_graph(const Graph& graph) {
               {"bytes", step.bytes},
               {"temp_bytes", step.temp_bytes},
               {"inputs", step.inputs}};
+    if (step.background_bytes != 0) {
+      item["background_bytes"] = step.background_bytes;
+    }
+    if (step.held_until >= 0) {
+      item["held_until"] = step.held_until;
+    }
     for (const Variant& variant : step.variants) {
       item["variants"].push_back({{"kind", variant.kind},
                                   {"bytes", variant.bytes},

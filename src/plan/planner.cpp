@@ -61,6 +61,10 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
   Stages lowest(compact, graph, static_cast<double>(base.peak_bytes));
   Schedule lowest_schedule;  // If the exact search has one; else `lowest` has it.
   const auto finish_minimum = [&] {
+    if (!options.minimum && plan.feasible) {
+      plan.min_feasible_bytes = plan.peak_bytes;
+      return;
+    }
     const auto exact = try_exact ? exact_min_budget(compact, options.exact_states) : std::nullopt;
     plan.min_bytes_lower_bound = exact.value_or(plan.min_bytes_lower_bound);
     // The least budget is only worth naming if it can be planned with.

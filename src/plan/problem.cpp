@@ -8,21 +8,31 @@ namespace encore::plan {
 Compact::Compact(const Graph& graph) : n(static_cast<int32_t>(graph.steps.size())) {
   in_at.push_back(0);
   out_at.assign(n + 2, 0);
-  const auto add = [&](double step_time, int64_t step_bytes, int64_t step_temp, const std::vector<int32_t>& reads) {
-    time.push_back(step_time);
-    bytes.push_back(step_bytes);
-    temp.push_back(step_temp);
-    total_time += step_time;
+  // Holding a value until a step is reading it there.
+  std::vector<std::vector<int32_t>> held(n);
+  for (int32_t i = 0; i < n; ++i) {
+    if (graph.steps[i].held_until > i) {
+      held[graph.steps[i].held_until].push_back(i);
+    }
+  }
+  const auto add = [&](const Step& step, const std::vector<int32_t>& reads, const std::vector<int32_t>& holds) {
+    time.push_back(step.time);
+    bytes.push_back(step.bytes);
+    temp.push_back(step.temp_bytes);
+    background.push_back(step.background_bytes);
+    held_until.push_back(step.held_until);
+    total_time += step.time;
     const auto start = in.end() - in.begin();
     in.insert(in.end(), reads.begin(), reads.end());
+    in.insert(in.end(), holds.begin(), holds.end());
     std::sort(in.begin() + start, in.end());
     in.erase(std::unique(in.begin() + start, in.end()), in.end());
     in_at.push_back(static_cast<int32_t>(in.size()));
   };
-  for (const Step& step : graph.steps) {
-    add(step.time, step.bytes, step.temp_bytes, step.inputs);
+  for (int32_t i = 0; i < n; ++i) {
+    add(graph.steps[i], graph.steps[i].inputs, held[i]);
   }
-  add(0, 0, 0, graph.outputs);
+  add(Step(), graph.outputs, {});
   for (const int32_t input : in) {
     ++out_at[input + 1];
   }

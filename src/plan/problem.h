@@ -26,10 +26,15 @@ struct Compact {
   [[nodiscard]] Span inputs(int32_t i) const { return {in.data() + in_at[i], in.data() + in_at[i + 1]}; }
   [[nodiscard]] Span users(int32_t i) const { return {out.data() + out_at[i], out.data() + out_at[i + 1]}; }
 
+  /// Whether the value may be computed again in stage t, that is, between the first computations of t - 1 and t.
+  [[nodiscard]] bool may_recompute(int32_t step, int32_t t) const { return t > held_until[step]; }
+
   int32_t n = 0;  // Steps without the sink.
   std::vector<double> time;
   std::vector<int64_t> bytes;
   std::vector<int64_t> temp;
+  std::vector<int64_t> background;
+  std::vector<int32_t> held_until;
   std::vector<int32_t> in_at, in, out_at, out;
   double total_time = 0;
 };

@@ -29,14 +29,19 @@ class Run {
         for (const int32_t input : step.inputs) {
           need(form_[input] == kFull, op, "reads a value that is not there", input);
         }
+        need(seen_[op.step] == 0 || next_ > step.held_until, op, "is held and can't have been dropped");
         resident_ += step.bytes;
         reach(resident_ + step.temp_bytes, step.time);
         form = kFull;
-        seen_[op.step] = 1;
+        if (seen_[op.step] == 0) {
+          seen_[op.step] = 1;
+          next_ = std::max(next_, op.step + 1);
+        }
         ++cost_.computes;
         break;
       case OpKind::kDrop:
         need(form != kAbsent, op, "is not there to be dropped");
+        need(next_ > step.held_until, op, "is held and can't be dropped yet");
         resident_ -= form == kFull ? step.bytes : step.variants[form].bytes;
         form = kAbsent;
         break;
@@ -73,7 +78,9 @@ class Run {
 
  private:
   void reach(int64_t bytes, double time) {
-    cost_.peak_bytes = std::max(cost_.peak_bytes, bytes);
+    const int64_t background =
+        next_ < static_cast<int32_t>(graph_.steps.size()) ? graph_.steps[next_].background_bytes : 0;
+    cost_.peak_bytes = std::max(cost_.peak_bytes, bytes + background);
     cost_.time += time;
   }
   void need(bool condition, const Op& op, const char* what, int32_t other = -1) const {
@@ -90,6 +97,7 @@ class Run {
   std::vector<int32_t> form_;
   std::vector<char> seen_;
   int64_t resident_ = 0;
+  int32_t next_ = 0;  // The step that is first computed next.
   int64_t at_ = 0;
   Cost cost_;
 };

@@ -10,6 +10,7 @@ Stages::Stages(const Compact& graph, const Graph& source, double budget)
       budget_(budget),
       bytes_(graph.bytes.begin(), graph.bytes.end()),
       temp_(graph.temp.begin(), graph.temp.end()),
+      background_(graph.background.begin(), graph.background.end()),
       again_(graph.n + 1),
       events_(graph.n + 1),
       carried_(graph.n + 2, 0),
@@ -300,7 +301,7 @@ void Stages::evaluate(int32_t t) {
       resident += static_cast<double>(variant->bytes) - bytes_[*it];
     }
   }
-  set_peak(t, peak);
+  set_peak(t, peak + background_[t]);
 }
 
 void Stages::set_peak(int32_t t, double peak) {

@@ -104,6 +104,7 @@ class Stages {
   int64_t work_ = 0;
   std::vector<double> bytes_;
   std::vector<double> temp_;
+  std::vector<double> background_;
   std::vector<std::vector<int32_t>> again_;  // By stage.
   std::vector<std::vector<Event>> events_;   // By step.
   std::vector<double> carried_;              // Bytes between stages t - 1 and t.

@@ -76,6 +76,15 @@ Verdict validate(const Graph& graph, const Schedule& schedule) {
     }
     const Step& step = graph.steps.at(op.step);
     int64_t during = memory.sum(graph);
+    // The last step that has run, plus one, is the one that is due.
+    const auto due = computed.empty() ? 0 : static_cast<size_t>(*computed.rbegin()) + 1;
+    if (due < graph.steps.size() && op.kind != OpKind::kDrop) {
+      during += graph.steps[due].background_bytes;
+    }
+    if (step.held_until >= static_cast<int64_t>(due) && computed.count(op.step) != 0) {
+      verdict.problem = "op " + std::to_string(at) + ": step " + std::to_string(op.step) + " is held";
+      return verdict;
+    }
     if (op.kind == OpKind::kCompute) {
       during += step.bytes + step.temp_bytes;
       verdict.time += step.time;

@@ -70,6 +70,35 @@ TEST(Planner, LocalSearchIsNeverBetterThanTheExactSearchAndClose) {
   EXPECT_LE(sum / cases, 0.01);
 }
 
+TEST(Planner, PaysForTheBackgroundAndKeepsWhatIsHeld) {
+  int cases = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto& families = bench::small_families();
+    Graph graph = bench::small_graph(families[seed % families.size()], 7, 2000 + seed);
+    const auto n = static_cast<int32_t>(graph.steps.size());
+    for (int32_t i = 0; i < n; ++i) {
+      graph.steps[i].background_bytes = (i * 7 + static_cast<int64_t>(seed)) % 23;
+      if (i % 4 == 1) {
+        graph.steps[i].held_until = std::min(n - 1, i + 3 + static_cast<int32_t>(seed) % 5);
+      }
+    }
+    const int64_t least = *exact_min_budget(Compact(graph), 10'000'000);
+    const int64_t peak = baseline(graph).peak_bytes;
+    const int64_t budget = (least + peak) / 2;
+    const Plan exact = plan(graph, budget);
+    expect_holds(graph, exact);
+    const Plan search = plan(graph, budget, quick());
+    if (search.feasible) {
+      expect_holds(graph, search);
+      EXPECT_GE(search.time, exact.time * (1 - 1e-12));
+      EXPECT_LE(search.time, exact.time * 1.1);
+      ++cases;
+    }
+    EXPECT_LT(plan(graph, least - 1, quick()).feasible, true);
+  }
+  EXPECT_GE(cases, 18);
+}
+
 TEST(Planner, RefusesWithTheLeastBudgetThatWouldDo) {
   const Graph graph = bench::small_graph("skips", 8, 5);
   const Plan refused = plan(graph, 0);

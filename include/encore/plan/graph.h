@@ -25,6 +25,12 @@ struct Step {
   int64_t temp_bytes = 0;       ///< Needed besides, only while the step runs.
   std::vector<int32_t> inputs;  ///< Earlier steps whose values are read. A step read twice counts once.
   std::vector<Variant> variants;
+  /// In memory besides all values, and not ours to drop, from the step before this one until this one has run: whatever
+  /// is computed again in between pays for it too.
+  int64_t background_bytes = 0;
+  /// The value can't be let go before this step has run, and not be computed again until then. Not above the step
+  /// itself: it is free to go.
+  int32_t held_until = -1;
 };
 
 /// Steps in execution order: forward and backward of a training step together. `outputs` are the steps whose values

@@ -27,6 +27,9 @@ struct PlanOptions {
   int64_t exact_states = 200'000;
   /// Chains only: exact to the byte at whatever cost.
   bool exact = false;
+  /// Graphs only: search for the least feasible budget too. Without it `min_feasible_bytes` is only found where the
+  /// budget is too small, and else no more than the plan's own peak.
+  bool minimum = true;
   /// Called now and then with the part done, 0 to 1. May be empty.
   std::function<void(double)> progress;
 };
