@@ -74,9 +74,14 @@ Step run_step(workloads::Gpt& model, const torch::Tensor& tokens, const torch::T
 
 int main(int argc, char** argv) {
   workloads::GptConfig config;
-  if (argc > 1 && std::string(argv[1]) == "--small") {
-    config.layers = 2;
-    config.batch = 2;
+  std::optional<encore::BlockReuse> reuse;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--small") {
+      config.layers = 2;
+      config.batch = 2;
+    } else if (std::string(argv[i]) == "--reuse") {
+      reuse.emplace();
+    }
   }
   encore::live_tensor_bytes();  // counts from here on
   torch::manual_seed(11);

@@ -1,6 +1,7 @@
 // All of Encore.
 #pragma once
 
+#include <encore/budget.h>
 #include <encore/bytes.h>
 #include <encore/checkpoint.h>
 #include <encore/error.h>

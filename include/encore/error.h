@@ -1,8 +1,10 @@
 // The one family of exceptions that Encore throws.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <encore/export.h>
 
@@ -48,6 +50,24 @@ class ENCORE_API DeterminismError : public ReplayError {
  public:
   using ReplayError::ReplayError;
   ~DeterminismError() override;
+};
+
+/// A training step does not fit into its memory budget. Nothing was changed; the same step with a larger budget works.
+class ENCORE_API BudgetError : public Error {
+ public:
+  struct Figures {
+    int64_t needed_bytes = -1;  ///< live bytes that would have been reached, -1 if that is not known
+    int64_t limit_bytes = -1;
+    int64_t least_bytes = -1;  ///< the least budget that is known to work, -1 if none is known yet
+    std::string op;            ///< the op that needs most
+  };
+  explicit BudgetError(const std::string& what) : Error(what) {}
+  BudgetError(const std::string& what, Figures figures) : Error(what), figures_(std::move(figures)) {}
+  ~BudgetError() override;
+  const Figures& figures() const { return figures_; }
+
+ private:
+  Figures figures_;
 };
 
 /// A process-wide slot that Encore needs (autograd engine, CPU allocator) belongs to somebody else.

@@ -9,6 +9,7 @@ ScopeError::~ScopeError() = default;
 ReplayError::~ReplayError() = default;
 ChangedError::~ChangedError() = default;
 DeterminismError::~DeterminismError() = default;
+BudgetError::~BudgetError() = default;
 SlotError::~SlotError() = default;
 
 }  // namespace encore

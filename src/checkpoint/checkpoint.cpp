@@ -53,11 +53,19 @@ OpenRegion::Make make_rerun_region(const std::shared_ptr<RerunFrame>& frame) {
 struct CheckpointCall::Impl {
   std::string who;
   std::shared_ptr<RerunFrame> frame;
-  OpenRegion open;
+  std::optional<OpenRegion> open;
+  std::shared_ptr<Governor> governor;  // has its own mind of what to recompute: the checkpoint is a hint to it
+  tape::OpId first = 0;
 };
 
 CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group)
-    : impl_(new Impl{who(options), nullptr, {options.name, make_replay_region(options, group)}}) {}
+    : impl_(new Impl{who(options), nullptr, {}, OpenRegion::governor(), 0}) {
+  if (impl_->governor) {
+    impl_->first = static_cast<tape::OpId>(record::Recorder::current()->tape()->ops().size());
+  } else {
+    impl_->open.emplace(options.name, make_replay_region(options, group));
+  }
+}
 
 CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again) {
   if (!again) {
@@ -65,13 +73,18 @@ CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vect
                           ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   auto frame = std::make_shared<RerunFrame>(options, inputs, std::move(again));
-  impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {options.name, make_rerun_region(frame)}});
+  impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {}, nullptr, 0});
+  impl_->open.emplace(options.name, make_rerun_region(frame));
 }
 
 CheckpointCall::~CheckpointCall() = default;
 
 void CheckpointCall::finish(const Seen& results) {
-  impl_->open.close(impl_->who);
+  if (impl_->governor) {
+    impl_->governor->hint(impl_->first);
+  } else {
+    impl_->open->close(impl_->who);
+  }
   if (results.differentiable == 0 && results.unknown == 0) {
     throw InvalidArgument(
         impl_->who +

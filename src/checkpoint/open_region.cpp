@@ -89,6 +89,15 @@ void OpenRegion::close(const std::string& who) {
   }
 }
 
+std::shared_ptr<Governor> OpenRegion::governor() {
+  const Recorder* recorder = Recorder::current();
+  if (recorder == nullptr || Recorder::is_paused() || recorder->regions().empty()) {
+    return nullptr;
+  }
+  const auto* innermost = dynamic_cast<const ReplayRegion*>(recorder->regions().back().get());
+  return innermost == nullptr ? nullptr : innermost->governor();
+}
+
 bool OpenRegion::is_inside_rerun() {
   const Recorder* recorder = Recorder::current();
   return recorder != nullptr && !Recorder::is_paused() && !recorder->regions().empty() &&

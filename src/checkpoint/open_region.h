@@ -28,6 +28,8 @@ class OpenRegion {
 
   /// True if this thread is inside a function that will be called again: what is inside is part of it.
   static bool is_inside_rerun();
+  /// Who governs the innermost region of this thread, or null.
+  static std::shared_ptr<Governor> governor();
 
  private:
   bool is_open() const;

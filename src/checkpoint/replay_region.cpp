@@ -22,6 +22,7 @@ class ReplayHandle final : public Saved {
     region_->handles_[value_].push_back(this);
     if (keep) {
       kept_ = tape::detached_alias(tensor);
+      region_->count_kept(value_, 1);
     } else {
       region_->tape().count_dropped(1);
     }
@@ -31,7 +32,9 @@ class ReplayHandle final : public Saved {
     tape::Tape& tape = region_->tape();
     const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
     settle();
-    if (!kept_.defined()) {
+    if (kept_.defined()) {
+      region_->count_kept(value_, -1);
+    } else {
       tape.count_dropped(-1);
     }
     auto& siblings = region_->handles_[value_];
@@ -45,6 +48,9 @@ class ReplayHandle final : public Saved {
 
   at::Tensor get() override {
     const std::lock_guard<std::recursive_mutex> lock(region_->tape().mutex());
+    if (region_->governor()) {
+      region_->governor()->asked(value_);
+    }
     if (kept_.defined() && kept_._version() == version_) {
       return kept_;
     }
@@ -55,12 +61,25 @@ class ReplayHandle final : public Saved {
     return tensor;
   }
 
+  void needs_whole_storage() override { whole_ = true; }
+
+  /// Whether the tensor is the same in a later version of its storage, of which `part` was overwritten.
+  bool survives(const tape::Geometry& part) const { return !whole_ && !claimed_ && geometry_.is_apart_from(part); }
+  void move_to(ValueId value) {
+    if (kept_.defined()) {
+      region_->count_kept(value_, -1);
+      region_->count_kept(value, 1);
+    }
+    value_ = value;
+  }
+
   ValueId value() const { return value_; }
   bool is_dropped() const { return !kept_.defined(); }
 
   void drop() {
     if (kept_.defined()) {
       kept_ = at::Tensor();
+      region_->count_kept(value_, -1);
       region_->tape().count_dropped(1);
     }
   }
@@ -94,6 +113,7 @@ class ReplayHandle final : public Saved {
   int64_t version_;
   std::optional<uint64_t> hash_;
   at::Tensor kept_;
+  bool whole_ = false;
   bool claimed_ = false;
   int64_t epoch_ = 0;
 };
@@ -128,7 +148,9 @@ ValueInfo ReplayRegion::info_of(ValueId id) const {
 }
 
 std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tensor) {
-  const bool recompute = marked_.count(value) > 0 || options_.policy(info_of(value)) == Action::kRecompute;
+  const bool recompute =
+      marked_.count(value) > 0 ||
+      (options_.governor ? !options_.governor->keeps(value) : options_.policy(info_of(value)) == Action::kRecompute);
   // What its own op has overwritten by now, autograd having saved it before, can't be kept any more.
   const bool overwritten = tape_->find(tensor) != value;
   const bool keep = !overwritten && (!recompute || !tape_->can_be_replayed(value));
@@ -143,6 +165,35 @@ void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
   for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
     ++(kept ? region->stats_.values_kept : region->stats_.values_dropped);
     (kept ? region->stats_.bytes_kept : region->stats_.bytes_dropped) += bytes;
+  }
+}
+
+/// LSTMs compute four gates in place in the quarters of one storage: the last version holds them all, and bringing the
+/// earlier ones back would take four storages.
+void ReplayRegion::overwritten(ValueId before, ValueId after, const tape::Geometry& part) {
+  const auto found = handles_.find(before);
+  if (found == handles_.end()) {
+    return;
+  }
+  std::vector<ReplayHandle*> moved;
+  auto& stay = found->second;
+  for (auto handle = stay.begin(); handle != stay.end();) {
+    if ((*handle)->survives(part)) {
+      moved.push_back(*handle);
+      handle = stay.erase(handle);
+    } else {
+      ++handle;
+    }
+  }
+  if (stay.empty()) {
+    handles_.erase(found);
+  }
+  for (ReplayHandle* handle : moved) {
+    handle->move_to(after);
+    handles_[after].push_back(handle);
+  }
+  if (!moved.empty() && counted_.count(before) > 0) {
+    counted_.insert(after);
   }
 }
 
@@ -290,6 +341,73 @@ std::vector<ValueId> ReplayRegion::missing() const {
   return values;
 }
 
+/// Holds a value that came back until every handle that waits for it has had it.
+void ReplayRegion::hold(ValueId value, const c10::Storage& storage) {
+  int32_t claims = options_.governor && options_.governor->holds_what_came_back() ? 1 : 0;
+  if (const auto handles = handles_.find(value); handles != handles_.end()) {
+    for (ReplayHandle* handle : handles->second) {
+      if (handle->is_dropped()) {
+        handle->claim(tape_->epoch());
+        ++claims;
+      }
+    }
+  }
+  tape_->retain(value, storage, claims);
+}
+
+int32_t ReplayRegion::references(ValueId value) const {
+  const auto index = static_cast<size_t>(value);
+  return (tape_->value(value).retained ? 1 : 0) + (index < kept_handles_.size() ? kept_handles_[index] : 0);
+}
+
+void ReplayRegion::count_kept(ValueId value, int32_t change) {
+  const auto index = static_cast<size_t>(value);
+  if (index >= kept_handles_.size()) {
+    kept_handles_.resize(std::max(tape_->num_values(), index + 1));
+  }
+  kept_handles_[index] += change;
+}
+
+std::vector<ValueId> ReplayRegion::held_values() const {
+  std::vector<ValueId> values;
+  for (const auto& entry : handles_) {
+    values.push_back(entry.first);
+  }
+  for (const ValueId value : tape_->retained()) {
+    if (handles_.count(value) == 0 && tape_->value(value).retained) {
+      values.push_back(value);
+    }
+  }
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+bool ReplayRegion::can_evict(ValueId value) const {
+  const tape::Value& entry = tape_->value(value);
+  if (entry.retained) {
+    return entry.retained.use_count() == 1;
+  }
+  const tape::StorageRecord& record = tape_->storage(entry.storage);
+  const int32_t ours = references(value);
+  return ours > 0 && record.current == value && static_cast<int32_t>(record.weak.use_count()) == ours &&
+         tape_->can_be_replayed(value);
+}
+
+bool ReplayRegion::evict(ValueId value) {
+  if (!can_evict(value)) {
+    return false;
+  }
+  if (tape_->value(value).retained) {
+    tape_->let_go(value);
+    return true;
+  }
+  for (ReplayHandle* handle : handles_.at(value)) {
+    handle->drop();
+  }
+  return true;
+}
+
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   const record::Recorder::Pause pause;
   run::ReplayTimer timer;
@@ -298,26 +416,19 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   request.targets = targets;
   request.check_metadata = options_.check != DeterminismCheck::kNone;
   request.enter = [&](ValueId value) { return entries_.at(value)->get().storage(); };
-  request.wanted = [&](ValueId value) { return is_missing(value); };
-  run::Replayed replayed = run::replay(*tape_, request);
-  for (auto& [value, storage] : replayed.values) {
-    int32_t claims = 0;
-    if (const auto handles = handles_.find(value); handles != handles_.end()) {
-      for (ReplayHandle* handle : handles->second) {
-        if (handle->is_dropped()) {
-          handle->claim(tape_->epoch());
-          ++claims;
-        }
-      }
-    }
-    tape_->retain(value, std::move(storage), claims);
-  }
+  const bool ahead_of_time = options_.governor && options_.governor->holds_what_came_back();
+  request.wanted = [&](ValueId value) { return !ahead_of_time && is_missing(value); };
+  request.take = [&](ValueId value, const c10::Storage& storage) { hold(value, storage); };
   record::release_after_backward([weak = std::weak_ptr<tape::Tape>(tape_)] {
     if (const auto tape = weak.lock()) {
       const std::lock_guard<std::recursive_mutex> lock(tape->mutex());
       tape->release_retained();
     }
   });
+  const run::Replayed replayed = run::replay(*tape_, request);
+  if (options_.governor) {
+    options_.governor->replayed(replayed.ops, replayed.duration_ns);
+  }
   for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
     ++region->stats_.replays;
     region->stats_.ops_replayed += replayed.ops;

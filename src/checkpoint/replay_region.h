@@ -7,6 +7,7 @@
 #include <encore/policy.h>
 #include <encore/scope.h>
 
+#include "checkpoint/governor.h"
 #include "record/recorder.h"
 #include "run/events.h"
 
@@ -33,6 +34,7 @@ struct RegionOptions {
   bool together = true;       // the first value asked for brings back all of the region
   std::shared_ptr<RegionGroup> group;
   std::function<bool(record::Recorder&, tape::OpId)> before_op;  // see record::Region
+  std::shared_ptr<Governor> governor;                            // in place of the policy
 };
 
 class ReplayRegion final : public record::Region,
@@ -51,6 +53,12 @@ class ReplayRegion final : public record::Region,
     return options_.before_op && options_.before_op(recorder, next);
   }
 
+  void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part) override;
+  void after_op(tape::OpId op) override {
+    if (options_.governor) {
+      options_.governor->recorded(op);
+    }
+  }
   void opened() override;
   void closed() override;
 
@@ -60,6 +68,18 @@ class ReplayRegion final : public record::Region,
 
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
+
+  /// Whether letting go of the value would free its bytes and could be undone.
+  bool can_evict(tape::ValueId value) const;
+  /// Lets go of the value, if it can be evicted.
+  bool evict(tape::ValueId value);
+  /// How many references of this region keep the value's storage alive.
+  int32_t references(tape::ValueId value) const;
+  /// Values that autograd has saved here, or that came back and are still held.
+  std::vector<tape::ValueId> held_values() const;
+  /// Brings values back ahead of time.
+  void bring_back(const std::vector<tape::ValueId>& targets);
+  const std::shared_ptr<Governor>& governor() const { return options_.governor; }
 
   tape::Tape& tape() const { return *tape_; }
   const std::string& path() const { return path_; }
@@ -73,10 +93,11 @@ class ReplayRegion final : public record::Region,
 
   /// The bytes of the handle's value: resident, or brought back now.
   c10::Storage fetch(const ReplayHandle& handle);
-  void bring_back(const std::vector<tape::ValueId>& targets);
+  void hold(tape::ValueId value, const c10::Storage& storage);
   void bring_back_group();
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
+  void count_kept(tape::ValueId value, int32_t change);
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);
   ValueInfo info_of(tape::ValueId value) const;
 
@@ -87,6 +108,7 @@ class ReplayRegion final : public record::Region,
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;
   std::unordered_map<tape::ValueId, std::vector<ReplayHandle*>> handles_;  // alive, each registers itself
+  std::vector<int32_t> kept_handles_;                                      // by value: how many handles hold its tensor
   std::set<tape::ValueId> marked_;
   std::set<tape::ValueId> counted_;
   ScopeStats stats_;

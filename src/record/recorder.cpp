@@ -292,6 +292,7 @@ void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const
         const at::Tensor& tensor =
             arg.index == tape::kNone ? boxed.toTensor() : boxed.toListRef()[static_cast<size_t>(arg.index)].toTensor();
         saved = save_value(arg.value, tensor, version_of(tensor));
+        saved->needs_whole_storage();
       }
       (*region)->enter(arg.value, saved);
     }
@@ -333,6 +334,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   const tape::OpId id =
       tape_->end(std::move(flight.pending), last(stack.data(), stack.size(), flight.info->num_returns), opaque);
 
+  tell_overwritten(id, writes);
   for (const auto& save : flight.saves) {
     tape::ValueId value = tape_->find(save->tensor());
     // Saved before the op wrote to it: the older version is meant, unless the write is one that autograd never notices.
@@ -343,6 +345,19 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
       }
     }
     save->resolve(save_value(value, save->tensor(), save->version()));
+  }
+  for (const auto& region : regions_) {
+    region->after_op(id);
+  }
+}
+
+void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes) {
+  for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
+    const auto pending =
+        std::find_if(writes.begin(), writes.end(), [&](const auto& other) { return other.before == write.before; });
+    for (const auto& region : regions_) {
+      region->overwritten(write.before, write.after, pending->geometry);
+    }
   }
 }
 
@@ -394,7 +409,12 @@ std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
   const bool can_be_had_again = value != tape::kNone && !tape_->value(value).is_constant();
-  return can_be_had_again ? save_value(value, tensor, version_of(tensor)) : nullptr;
+  if (!can_be_had_again) {
+    return nullptr;
+  }
+  auto saved = save_value(value, tensor, version_of(tensor));
+  saved->needs_whole_storage();
+  return saved;
 }
 
 }  // namespace encore::record

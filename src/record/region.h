@@ -11,6 +11,8 @@ class Saved {
   virtual ~Saved() = default;
   /// The tensor as it was when it was saved.
   virtual at::Tensor get() = 0;
+  /// Somebody will use all bytes of the storage behind the tensor, not only the tensor's own.
+  virtual void needs_whole_storage() {}
 };
 
 class Recorder;
@@ -40,6 +42,10 @@ class Region {
 
   /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
   virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
+  /// An op made version `after` out of version `before` by writing to `part` of the storage.
+  virtual void overwritten(tape::ValueId /*before*/, tape::ValueId /*after*/, const tape::Geometry& /*part*/) {}
+  /// Told to every open region after each op inside.
+  virtual void after_op(tape::OpId) {}
   /// The recorder has put the region on.
   virtual void opened() {}
   /// The recorder has taken the region off: no more ops are inside.

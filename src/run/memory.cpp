@@ -4,6 +4,7 @@
 #include <encore/error.h>
 
 #include "run/allocator.h"
+#include "run/blocks.h"
 #include "tape/compat.h"
 
 namespace encore {
@@ -52,6 +53,19 @@ int64_t MemoryScope::start_bytes() const {
 
 int64_t MemoryScope::peak_bytes() const {
   return run::Meter::instance().read(&impl_->peak);
+}
+
+BlockReuse::BlockReuse() {
+  run::ensure_allocator();
+  run::Blocks::instance().begin_reuse();
+}
+
+BlockReuse::~BlockReuse() {
+  run::Blocks::instance().end_reuse();
+}
+
+int64_t BlockReuse::held_bytes() {
+  return run::Blocks::instance().held_bytes();
 }
 
 }  // namespace encore

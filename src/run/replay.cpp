@@ -7,6 +7,8 @@
 
 #include <encore/error.h>
 
+#include "run/allocator.h"
+
 namespace encore::run {
 namespace {
 
@@ -71,7 +73,7 @@ class Replay {
       run_op(id);
     }
     for (const ValueId target : request_.targets) {
-      result_.values[target] = held(target).storage;
+      request_.take(target, held(target).storage);
     }
     result_.ops = static_cast<int64_t>(needed_.size());
     return std::move(result_);
@@ -80,9 +82,10 @@ class Replay {
  private:
   struct Held {
     c10::Storage storage;
-    int32_t uses = 0;     // by ops that are still to run
-    bool ours = false;    // made by this replay: may be overwritten when nobody else needs it
-    bool wanted = false;  // outlives this replay
+    int32_t uses = 0;   // by ops that are still to run
+    bool ours = false;  // made by this replay: may be overwritten when nobody else needs it
+    bool target = false;
+    bool taken = false;  // somebody else may hold it too: not to be overwritten
   };
 
   Held& held(ValueId id) { return held_.at(id); }
@@ -137,7 +140,7 @@ class Replay {
       for_each_use(op, [&](ValueId value) { ++held(value).uses; });
     }
     for (const ValueId target : request_.targets) {
-      held(target).wanted = true;
+      held(target).target = true;
     }
   }
 
@@ -178,7 +181,7 @@ class Replay {
     bind_results(id, op, stack, written);
     for_each_use(op, [&](ValueId value) {
       Held& entry = held(value);
-      if (--entry.uses == 0 && !entry.wanted) {
+      if (--entry.uses == 0 && !entry.target) {
         entry.storage = c10::Storage();
       }
     });
@@ -190,8 +193,8 @@ class Replay {
       return tape::new_storage(tape_.value(write.before).nbytes);
     }
     Held& before = held(write.before);
-    const bool wanted = before.wanted || (request_.wanted && request_.wanted(write.before));
-    return before.ours && !wanted ? before.storage : tape::copy_storage(before.storage);
+    const bool ours_alone = before.ours && !before.target && !before.taken;
+    return ours_alone ? before.storage : tape::copy_storage(before.storage);
   }
 
   torch::jit::Stack build_stack(const Op& op, const std::unordered_map<ValueId, c10::Storage>& written) {
@@ -297,14 +300,15 @@ class Replay {
 
   void bind(ValueId id, const c10::Storage& storage) {
     const auto entry = held_.find(id);
-    const bool wanted = request_.wanted && request_.wanted(id);
-    if (wanted) {
-      result_.values[id] = storage;
+    const bool target = entry != held_.end() && entry->second.target;
+    const bool taken = !target && request_.wanted && request_.wanted(id);
+    if (taken) {
+      request_.take(id, storage);
     }
     if (entry != held_.end()) {
       entry->second.storage = storage;
       entry->second.ours = true;
-      entry->second.wanted = entry->second.wanted || wanted;
+      entry->second.taken = taken;
     }
   }
 
@@ -319,6 +323,7 @@ class Replay {
 }  // namespace
 
 Replayed replay(tape::Tape& tape, const ReplayRequest& request) {
+  const AccountScope account(Account::kReplayed);
   const auto start = std::chrono::steady_clock::now();
   Replayed result = Replay(tape, request).run();
   result.duration_ns =

@@ -47,6 +47,61 @@ at::Tensor Geometry::over(const c10::Storage& storage) const {
   return tensor;
 }
 
+namespace {
+
+using Dims = c10::SmallVector<std::pair<int64_t, int64_t>, 5>;  // stride and size, largest stride first
+
+/// Whether `distance` is a sum of multiples of the strides, each less often than the size of its dimension.
+bool can_reach(int64_t distance, const Dims& dims, size_t from) {
+  if (distance == 0) {
+    return true;
+  }
+  if (from == dims.size()) {
+    return false;
+  }
+  const auto [stride, size] = dims[from];
+  const int64_t times = std::min(distance / stride, size - 1);
+  const bool rest_is_ahead = can_reach(distance - times * stride, dims, from + 1);
+  return rest_is_ahead || (times + 1 < size && can_reach((times + 1) * stride - distance, dims, from + 1));
+}
+
+}  // namespace
+
+bool Geometry::is_apart_from(const Geometry& other) const {
+  if (dtype != other.dtype || numel() == 0 || other.numel() == 0) {
+    return false;
+  }
+  const auto last = [](const Geometry& geometry) {
+    int64_t at = geometry.offset;
+    for (size_t i = 0; i < geometry.sizes.size(); ++i) {
+      at += (geometry.sizes[i] - 1) * geometry.strides[i];
+    }
+    return at;
+  };
+  if (last(*this) < other.offset || last(other) < offset) {
+    return true;
+  }
+  if (sizes != other.sizes || strides != other.strides) {
+    return false;
+  }
+  Dims dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != 1 && strides[i] != 0) {
+      dims.emplace_back(strides[i], sizes[i]);
+    }
+  }
+  std::sort(dims.begin(), dims.end(), std::greater<>());
+  // Only where each dimension lies within one step of the next larger one is the greedy search complete.
+  int64_t extent = 1;
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    if (dim->first < extent) {
+      return false;
+    }
+    extent = dim->first * dim->second;
+  }
+  return !can_reach(std::abs(offset - other.offset), dims, 0);
+}
+
 int64_t Geometry::numel() const {
   int64_t count = 1;
   for (const int64_t size : sizes) {

@@ -24,6 +24,9 @@ struct Geometry {
   /// True if the tensor fills a storage of `nbytes` exactly, each byte once.
   bool covers(int64_t nbytes) const;
 
+  /// True if no element of the one lies where an element of the other does. May miss some cases of that.
+  bool is_apart_from(const Geometry& other) const;
+
   int64_t numel() const;
   int64_t nbytes() const;
   std::string text() const;  // "float[8, 256]"

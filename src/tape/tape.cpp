@@ -411,6 +411,11 @@ void Tape::settle(ValueId id) {
   }
 }
 
+void Tape::let_go(ValueId id) {
+  value(id).retained = c10::Storage();
+  value(id).claims = 0;
+}
+
 void Tape::release_retained() {
   for (const ValueId id : retained_) {
     value(id).retained = c10::Storage();

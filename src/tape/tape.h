@@ -148,6 +148,10 @@ class Tape {
   void retain(ValueId id, c10::Storage storage, int32_t claims);
   /// One user of a retained value is done with it.
   void settle(ValueId id);
+  /// Lets go of a retained value before its users have settled.
+  void let_go(ValueId id);
+  /// Values that were retained since the last release, some of them settled by now.
+  const std::vector<ValueId>& retained() const { return retained_; }
   /// Counts release_retained() calls: claims from before the last one are void.
   int64_t epoch() const { return epoch_; }
 

@@ -1,0 +1,112 @@
+// Training inside a byte budget: state the bytes, and nothing else in the model changes.
+//
+// The budget is the peak of all CPU tensor bytes of the process (parameters, gradients, optimizer state, activations,
+// temporaries), measured at the allocator. Free blocks that are held for reuse count too. Not governed, since they are
+// no tensors: what BLAS, oneDNN and thread pools allocate for themselves, code, stacks, and 64 bytes for each block.
+// On first use the process's CPU allocator and autograd engine slots are taken over for the rest of the process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <encore/export.h>
+
+namespace encore {
+
+/// What became of the values that one op made.
+struct ValueReport {
+  std::string name;  ///< the op that made it, and its place in the step: "aten::gelu #31"
+  int64_t bytes = 0;
+  std::string action;  ///< "kept", "recomputed" or "held" (by the user's own code, or not recomputable)
+  std::string why;
+  double seconds = 0;  ///< of computing it once
+  int64_t times = 0;   ///< it is computed again
+};
+
+enum class StepMode {
+  kLearning,  ///< without a limit, to learn the plain peak (only with MemoryBudget::fraction)
+  kOnline,    ///< recorded, values evicted by price where needed
+  kPlanned,   ///< along a plan to its end
+};
+
+/// One training step.
+struct ENCORE_API StepReport {
+  int64_t step = 0;        ///< 0, 1, ...
+  uint64_t signature = 0;  ///< of ops, shapes, types and gradient modes; equal steps have equal ones
+  StepMode mode = StepMode::kOnline;
+  std::string note;     ///< why a step with a plan went on online; else empty
+  bool failed = false;  ///< an exception left the step
+
+  int64_t limit_bytes = -1;           ///< -1: none
+  int64_t resting_bytes = 0;          ///< live when the step began
+  int64_t peak_bytes = 0;             ///< measured at the allocator
+  int64_t predicted_peak_bytes = -1;  ///< planned steps only
+  int64_t plain_peak_bytes = -1;      ///< of the same step without Encore, by the recorded graph; -1 if not known
+
+  double step_seconds = 0;
+  double predicted_seconds = -1;  ///< planned steps only: the sum of all ops, without the user's own code
+  double plain_seconds = -1;      ///< the same sum without recomputation
+  double replay_seconds = 0;
+  double planning_seconds = 0;  ///< before this step
+  double eviction_seconds = 0;
+  int64_t ops_recorded = 0;
+  int64_t ops_replayed = 0;
+  int64_t evictions = 0;  ///< under pressure, not by plan
+  int64_t values_kept = 0;
+  int64_t values_dropped = 0;
+  std::vector<ValueReport> values;  ///< planned steps only
+
+  /// All of it on one screen.
+  std::string text() const;
+};
+
+/// A limit on all CPU tensor bytes of this process, kept while training. Copies share one budget. Steps of all budgets
+/// of a process run one after another.
+class ENCORE_API MemoryBudget {
+ public:
+  /// `limit`: "512MiB", "2GB", ... Throws InvalidArgument for anything else, and for 0.
+  explicit MemoryBudget(std::string_view limit);
+  explicit MemoryBudget(int64_t limit_bytes);
+  /// A part, above 0 and at most 1, of what the plain step needs above what rests: the first step runs without a limit
+  /// and shows how much that is.
+  static MemoryBudget fraction(double part);
+
+  /// The scope of one training step: recording, eviction and replay are on until it ends. Ends on the thread that began
+  /// it. An exception may leave it.
+  class ENCORE_API Step {
+   public:
+    Step(Step&&) noexcept;
+    Step& operator=(Step&&) = delete;
+    ~Step();
+
+   private:
+    friend class MemoryBudget;
+    struct Impl;
+    explicit Step(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+  };
+
+  /// Begins a step. Throws BudgetError if what rests already, or the plan of the step as it was last time, does not
+  /// fit; ScopeError if a step is open in this process; SlotError as checkpoint() does. Where allocations in the step
+  /// can't be met they throw BudgetError; the step must then be ended, and everything is as it was.
+  [[nodiscard]] Step step();
+
+  /// From the next step on. Throws as the constructors do.
+  void set_limit(std::string_view limit);
+  void set_limit(int64_t limit_bytes);
+  /// -1 while a fraction is not known in bytes yet.
+  int64_t limit_bytes() const;
+
+  /// Of the last step that ended.
+  StepReport report() const;
+
+ private:
+  struct Impl;
+  explicit MemoryBudget(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace encore

@@ -1,0 +1,42 @@
+// From a schedule over steps to actions after events.
+#include "budget/itinerary.h"
+
+#include <algorithm>
+
+namespace encore::budget {
+
+Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan) {
+  Itinerary itinerary;
+  const size_t num_steps = model->graph.steps.size();
+  std::vector<int32_t> last_event(num_steps, -1);
+  for (size_t e = 0; e < model->step_of_event.size(); ++e) {
+    last_event[static_cast<size_t>(model->step_of_event[e])] = static_cast<int32_t>(e);
+  }
+  itinerary.after.resize(model->path.size());
+  std::vector<char> seen(num_steps, 0);
+  std::vector<char> again(num_steps, 0);
+  int32_t done = -1;  // the last step that has run for the first time
+  for (const plan::Op& op : plan.schedule) {
+    const auto step = static_cast<size_t>(op.step);
+    if (op.kind == plan::OpKind::kCompute && seen[step] == 0) {
+      seen[step] = 1;
+      done = op.step;
+      continue;
+    }
+    if (done >= 0 && !model->units[step].values.empty()) {
+      const bool compute = op.kind == plan::OpKind::kCompute;
+      again[step] = again[step] != 0 || compute ? 1 : 0;
+      itinerary.after[static_cast<size_t>(last_event[static_cast<size_t>(done)])].push_back({compute, op.step});
+    }
+  }
+  for (size_t i = 0; i < num_steps; ++i) {
+    if (!model->units[i].values.empty()) {
+      ++(again[i] != 0 ? itinerary.units_dropped : itinerary.units_kept);
+    }
+  }
+  itinerary.model = std::move(model);
+  itinerary.plan = std::move(plan);
+  return itinerary;
+}
+
+}  // namespace encore::budget

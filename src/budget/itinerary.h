@@ -1,0 +1,28 @@
+// A plan in the form in which a running step follows it: what to drop and to bring back after each event.
+#pragma once
+
+#include <encore/plan/planner.h>
+
+#include "budget/step_model.h"
+
+namespace encore::budget {
+
+struct Action {
+  bool compute = false;  // bring the values back; else let go of them
+  int32_t step = 0;
+};
+
+struct Itinerary {
+  std::shared_ptr<const StepModel> model;
+  plan::Plan plan;
+  double planning_seconds = 0;
+  /// By event: what is done when it has ended.
+  std::vector<std::vector<Action>> after;
+  int64_t units_dropped = 0;
+  int64_t units_kept = 0;
+};
+
+/// `plan` is a feasible plan of the model's graph.
+Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan);
+
+}  // namespace encore::budget

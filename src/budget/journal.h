@@ -1,0 +1,39 @@
+// What one training step did, event by event: the ground for planning the next one.
+#pragma once
+
+#include <string>
+
+#include "tape/tape.h"
+
+namespace encore::budget {
+
+/// An op of the tape, or a node of backward.
+struct Event {
+  bool backward = false;
+  tape::OpId op = tape::kNone;  // of forward events
+  std::string node;             // of backward events
+  uint64_t path = 0;            // hash of all events up to this one: what they did, to which values, in which shapes
+  int64_t duration_ns = 0;      // without replays and evictions
+  int64_t other_before = 0;     // Account::kOther when it began, and at most while it ran
+  int64_t other_peak = 0;
+  std::vector<tape::ValueId> asked;  // backward: what it unpacked
+};
+
+struct Journal {
+  std::vector<Event> events;
+  /// Storages of which nobody but autograd held the bytes any more, with the event by whose end that was so.
+  std::unordered_map<int32_t, int32_t> released;
+  /// Storages, by the tape's numbers, whose bytes are in Account::kTracked, with the event that made them.
+  std::unordered_map<int32_t, int32_t> tracked;
+  int64_t other_at_start = 0;
+  bool plannable = true;  // false if something happened that a plan can't tell again
+
+  uint64_t signature() const { return events.empty() ? 0 : events.back().path; }
+};
+
+/// The path after a forward event.
+uint64_t extend_path(uint64_t path, const tape::Tape& tape, tape::OpId op);
+/// The path after a backward event.
+uint64_t extend_path(uint64_t path, const Event& event);
+
+}  // namespace encore::budget

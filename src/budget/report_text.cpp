@@ -1,0 +1,74 @@
+// A step's report on one screen.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include <encore/budget.h>
+#include <encore/bytes.h>
+
+namespace encore {
+namespace {
+
+std::string line(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+std::string line(const char* format, ...) {
+  char buffer[512];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(buffer, sizeof(buffer), format, args);
+  va_end(args);
+  return std::string(buffer) + "\n";
+}
+
+const char* name_of(StepMode mode) {
+  switch (mode) {
+    case StepMode::kLearning:
+      return "learning";
+    case StepMode::kOnline:
+      return "online";
+    case StepMode::kPlanned:
+      return "planned";
+  }
+  return "";
+}
+
+std::string bytes_or(int64_t bytes, const char* otherwise) {
+  return bytes < 0 ? otherwise : format_bytes(bytes);
+}
+
+}  // namespace
+
+std::string StepReport::text() const {
+  constexpr size_t kMostValues = 10;
+  std::string text;
+  text += line("step %lld, %s%s, signature %016llx", static_cast<long long>(step), name_of(mode),
+               failed ? ", ended by an exception" : "", static_cast<unsigned long long>(signature));
+  if (!note.empty()) {
+    text += line("  note          %s", note.c_str());
+  }
+  text += line("  budget        %s", bytes_or(limit_bytes, "none yet").c_str());
+  text += line("  peak          %s measured, %s predicted, %s plain", format_bytes(peak_bytes).c_str(),
+               bytes_or(predicted_peak_bytes, "not").c_str(), bytes_or(plain_peak_bytes, "unknown").c_str());
+  text += line("  resting       %s", format_bytes(resting_bytes).c_str());
+  text += line("  time          %.3f s, of it %.3f s replay and %.3f s eviction; planning before it %.3f s",
+               step_seconds, replay_seconds, eviction_seconds, planning_seconds);
+  if (predicted_seconds >= 0) {
+    text += line("  ops           %.3f s by plan, %.3f s without recomputation", predicted_seconds, plain_seconds);
+  }
+  text += line("  ops           %lld recorded, %lld replayed, %lld evictions under pressure",
+               static_cast<long long>(ops_recorded), static_cast<long long>(ops_replayed),
+               static_cast<long long>(evictions));
+  text += line("  values        %lld kept, %lld dropped by plan", static_cast<long long>(values_kept),
+               static_cast<long long>(values_dropped));
+  std::vector<ValueReport> sorted = values;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const ValueReport& a, const ValueReport& b) { return a.times * a.bytes > b.times * b.bytes; });
+  for (size_t i = 0; i < std::min(sorted.size(), kMostValues) && sorted[i].times > 0; ++i) {
+    text += line("    %-40s %10s  recomputed %lld time%s, %s", sorted[i].name.c_str(),
+                 format_bytes(sorted[i].bytes).c_str(), static_cast<long long>(sorted[i].times),
+                 sorted[i].times == 1 ? "" : "s", sorted[i].why.c_str());
+  }
+  return text;
+}
+
+}  // namespace encore

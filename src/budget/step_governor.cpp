@@ -1,0 +1,442 @@
+// Events, eviction, and following a plan.
+#include "budget/step_governor.h"
+
+#include <chrono>
+
+#include <ATen/Parallel.h>
+
+#include <encore/bytes.h>
+#include <encore/error.h>
+
+#include "record/recorder.h"
+
+namespace encore::budget {
+namespace {
+
+using tape::kNone;
+using tape::OpId;
+using tape::ValueId;
+
+// Smaller storages are not worth the bookkeeping: they stay where they are.
+constexpr int64_t kSmallest = 512;
+// Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
+constexpr int64_t kBatch = 128;
+// What a checkpoint of the user's makes costs this part of its price: it is meant to go first.
+constexpr double kHinted = 0.1;
+
+thread_local StepGovernor* g_governor = nullptr;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+run::Meter& meter() {
+  return run::Meter::instance();
+}
+
+/// Adds the time it lives to a counter.
+class Stopwatch {
+ public:
+  Stopwatch(int64_t& total, int64_t& away) : total_(total), away_(away), start_(now_ns()) {}
+  ~Stopwatch() {
+    const int64_t elapsed = now_ns() - start_;
+    total_ += elapsed;
+    away_ += elapsed;
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  int64_t& total_;
+  int64_t& away_;
+  int64_t start_;
+};
+
+}  // namespace
+
+/// LibTorch tells of every node that backward runs on this thread.
+class StepGovernor::NodeObserver {
+ public:
+  static uint64_t add() {
+    return at::addThreadLocalCallback(at::RecordFunctionCallback(&NodeObserver::on_start, &NodeObserver::on_end)
+                                          .scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  }
+
+ private:
+  struct Ours final : at::ObserverContext {};
+
+  static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
+    if (g_governor == nullptr) {
+      return nullptr;
+    }
+    g_governor->node_started(call.name());
+    return std::make_unique<Ours>();
+  }
+  static void on_end(const at::RecordFunction& /*call*/, at::ObserverContext* context) {
+    if (context != nullptr && g_governor != nullptr) {
+      g_governor->node_ended();
+    }
+  }
+};
+
+StepGovernor::StepGovernor(StepSetting setting) : setting_(std::move(setting)), itinerary_(setting_.first) {}
+
+StepGovernor::~StepGovernor() {
+  stop();
+}
+
+void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
+  region_ = region;
+  thread_ = std::this_thread::get_id();
+  running_ = true;
+  g_governor = this;
+  callback_ = NodeObserver::add();
+  other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
+  meter().take_other_peak();
+  if (setting_.limit_bytes != run::Meter::kNoLimit) {
+    meter().set_limit(setting_.limit_bytes, shared_from_this());
+  }
+}
+
+void StepGovernor::stop() {
+  if (!running_) {
+    return;
+  }
+  running_ = false;
+  meter().set_limit(0, nullptr);
+  if (thread_ == std::this_thread::get_id()) {
+    at::removeCallback(callback_);
+    g_governor = nullptr;
+  }
+  if (const auto region = region_.lock()) {
+    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+    region->tape().release_retained();
+  }
+}
+
+void StepGovernor::op_starts() {
+  if (running_ && depth_ == 0 && std::this_thread::get_id() == thread_) {
+    begin();
+  }
+}
+
+void StepGovernor::recorded(OpId op) {
+  if (!running_ || std::this_thread::get_id() != thread_) {
+    return;
+  }
+  if (depth_ > 0) {
+    journal_.plannable = false;  // backward is being differentiated: its ops come and go with the nodes
+    return;
+  }
+  const auto region = region_.lock();
+  Event event;
+  event.op = op;
+  event.duration_ns = region->tape().ops()[static_cast<size_t>(op)].duration_ns - std::exchange(away_ns_, 0);
+  event.path = extend_path(journal_.signature(), region->tape(), op);
+  position_ = op;
+  finish(std::move(event));
+}
+
+void StepGovernor::node_started(const char* name) {
+  if (depth_++ > 0) {
+    return;
+  }
+  node_ = Event();
+  node_.backward = true;
+  node_.node = name == nullptr ? "" : name;
+  begin();
+  away_ns_ = 0;
+  node_start_ns_ = now_ns();
+}
+
+void StepGovernor::node_ended() {
+  if (--depth_ > 0) {
+    return;
+  }
+  const auto region = region_.lock();
+  if (!region || !running_) {
+    return;
+  }
+  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  node_.duration_ns = now_ns() - node_start_ns_ - std::exchange(away_ns_, 0);
+  node_.path = extend_path(journal_.signature(), node_);
+  finish(std::move(node_));
+}
+
+/// Between two events: temporaries of the one before are gone, so this is the time to do what the plan says.
+void StepGovernor::begin() {
+  const auto region = region_.lock();
+  if (!region || !running_) {
+    return;
+  }
+  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  if (!journal_.events.empty()) {
+    find_released(static_cast<int32_t>(journal_.events.size()) - 1);
+    follow(journal_.events.size() - 1);
+  }
+  other_now_ = meter().live(run::Account::kOther);
+}
+
+void StepGovernor::finish(Event event) {
+  event.duration_ns = std::max<int64_t>(0, event.duration_ns);
+  event.other_before = other_now_;
+  event.other_peak = meter().take_other_peak();
+  if (event.op != kNone) {
+    track_results(event.op, static_cast<int32_t>(journal_.events.size()));
+    meter().take_other_peak();  // begins anew without what is tracked from here on
+  }
+  journal_.events.push_back(std::move(event));
+}
+
+/// Values that replay could bring back leave the account of what no plan can change.
+void StepGovernor::track_results(OpId op, int32_t event) {
+  tape::Tape& tape = region_.lock()->tape();
+  for (const tape::Output& output : tape.ops()[static_cast<size_t>(op)].outputs) {
+    if (output.value == kNone) {
+      continue;
+    }
+    const tape::Value& value = tape.value(output.value);
+    const bool may_come_back = value.producer == op && (!value.is_constant() || value.uninitialised) && !value.source;
+    if (!may_come_back || value.nbytes < kSmallest || journal_.tracked.count(value.storage) > 0) {
+      continue;
+    }
+    const c10::Storage storage(tape.storage(value.storage).weak.lock());
+    if (storage && run::track(storage)) {
+      journal_.tracked.emplace(value.storage, event);
+      loose_.push_back(value.storage);
+    }
+  }
+}
+
+/// Looks at the newest storages, of which most go soon, and at some of the rest in turn: a list of outputs that the
+/// user keeps would otherwise cost its length at every event.
+void StepGovernor::find_released(int32_t event) {
+  constexpr size_t kNewest = 64;
+  constexpr size_t kInTurn = 16;
+  const auto region = region_.lock();
+  tape::Tape& tape = region->tape();
+  const auto take_if_gone = [&](size_t at) {
+    const int32_t index = loose_[at];
+    const tape::StorageRecord& record = tape.storage(index);
+    const auto users = static_cast<int32_t>(record.weak.use_count());
+    if (users > 0 && users > region->references(record.current)) {
+      return false;
+    }
+    journal_.released.emplace(index, event);
+    loose_.erase(loose_.begin() + static_cast<int64_t>(at));
+    return true;
+  };
+  for (size_t i = 0; i < kNewest && i < loose_.size();) {
+    i += take_if_gone(loose_.size() - 1 - i) ? 0 : 1;
+  }
+  for (size_t i = 0; i < kInTurn && loose_.size() > kNewest; ++i) {
+    cursor_ = cursor_ < loose_.size() - kNewest ? cursor_ : 0;
+    cursor_ += take_if_gone(cursor_) ? 0 : 1;
+  }
+}
+
+bool StepGovernor::keeps(ValueId value) {
+  return given_up_.empty() || given_up_.count(value) == 0;
+}
+
+void StepGovernor::asked(ValueId value) {
+  if (!running_) {
+    return;
+  }
+  if (depth_ > 0 && std::this_thread::get_id() == thread_) {
+    node_.asked.push_back(value);
+  } else {
+    journal_.plannable = false;
+  }
+  position_ = region_.lock()->tape().value(value).producer;
+}
+
+void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
+  figures_.ops_replayed += ops;
+  ++figures_.replays;
+  figures_.replay_ns += duration_ns;
+  away_ns_ += duration_ns;
+}
+
+void StepGovernor::hint(OpId first) {
+  const auto region = region_.lock();
+  if (region && running_) {
+    hinted_.resize(region->tape().ops().size(), 0);
+    std::fill(hinted_.begin() + first, hinted_.end(), 1);
+  }
+}
+
+void StepGovernor::follow(size_t index) {
+  if (followed_ > index || (!itinerary_ && setting_.first == nullptr)) {
+    return;
+  }
+  followed_ = index + 1;
+  const uint64_t path = journal_.events[index].path;
+  const auto fits = [&](const Itinerary& plan) {
+    return index < plan.model->path.size() && plan.model->path[index] == path;
+  };
+  if (itinerary_ && !fits(*itinerary_)) {
+    if (!figures_.left_plan) {
+      const Event& event = journal_.events[index];
+      figures_.left_plan = true;
+      figures_.left_at = event.op == kNone ? event.node : region_.lock()->tape().describe_op(event.op);
+    }
+    itinerary_ = setting_.find ? setting_.find(index, path) : nullptr;
+    if (itinerary_) {
+      figures_.left_plan = false;
+      for (size_t earlier = 0; earlier < index; ++earlier) {
+        act(earlier, /*compute_too=*/false);
+      }
+    }
+  }
+  if (itinerary_) {
+    ++figures_.followed_until;
+    act(index, /*compute_too=*/true);
+  }
+}
+
+/// What the plan says for the time after the event. A plan is advice: where it can't be followed, what is needed comes
+/// back when it is asked for.
+void StepGovernor::act(size_t index, bool compute_too) {
+  if (itinerary_->after[index].empty()) {
+    return;
+  }
+  const auto region = region_.lock();
+  for (const Action& action : itinerary_->after[index]) {
+    const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
+    if (!action.compute) {
+      for (const ValueId value : values) {
+        given_up_[value] = true;
+        region->evict(value);
+      }
+      continue;
+    }
+    std::vector<ValueId> missing;
+    std::copy_if(values.begin(), values.end(), std::back_inserter(missing), [&](ValueId v) { return !is_there(v); });
+    if (!missing.empty() && compute_too) {
+      try {
+        region->bring_back(missing);
+      } catch (const Error& error) {
+        figures_.left_plan = true;
+        figures_.left_at = error.what();
+        itinerary_ = nullptr;
+        return;
+      }
+    }
+  }
+}
+
+bool StepGovernor::is_there(ValueId id) const {
+  const tape::Tape& tape = region_.lock()->tape();
+  const tape::Value& value = tape.value(id);
+  if (value.is_constant() || value.retained) {
+    return true;
+  }
+  const tape::StorageRecord& record = const_cast<tape::Tape&>(tape).storage(value.storage);
+  return record.current == id && record.weak.use_count() > 0;
+}
+
+/// The time it would take to bring the value back, with all that must come back for it.
+double StepGovernor::replay_ns_of(ValueId id) const {
+  const tape::Tape& tape = region_.lock()->tape();
+  constexpr size_t kMost = 256;  // by then it is dear enough
+  double total = 0;
+  std::vector<ValueId> open = {id};
+  std::unordered_map<OpId, bool> seen;
+  while (!open.empty() && seen.size() < kMost) {
+    const tape::Value& value = tape.value(open.back());
+    open.pop_back();
+    if (!seen.try_emplace(value.producer, true).second) {
+      continue;
+    }
+    const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
+    total += static_cast<double>(op.duration_ns);
+    const auto need = [&](ValueId other) {
+      if (other != kNone && !is_there(other)) {
+        open.push_back(other);
+      }
+    };
+    need(value.base);
+    for (const tape::TensorArg& arg : op.tensors) {
+      if (arg.read) {
+        need(arg.value);
+      }
+    }
+  }
+  return total;
+}
+
+/// Low for what is cheap to bring back, large, and not needed soon. Backward needs last what was made first.
+double StepGovernor::price_of(ValueId id) const {
+  const tape::Value& value = region_.lock()->tape().value(id);
+  const double distance = std::abs(static_cast<double>(position_) - static_cast<double>(value.producer)) + 1;
+  const bool hinted =
+      static_cast<size_t>(value.producer) < hinted_.size() && hinted_[static_cast<size_t>(value.producer)] != 0;
+  return (replay_ns_of(id) + 1000) * (hinted ? kHinted : 1) / (static_cast<double>(value.nbytes) * distance);
+}
+
+void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
+  const auto region = region_.lock();
+  if (!region) {
+    refuse(shortage, nbytes);
+  }
+  std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
+  // A worker of a parallel op must not wait for the thread that waits for it.
+  if (!at::in_parallel_region()) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    refuse(shortage, nbytes);
+  }
+  const Stopwatch watch(figures_.evict_ns, away_ns_);
+  const record::Recorder::Pause pause;
+  std::vector<std::pair<double, ValueId>> candidates;
+  for (const ValueId value : region->held_values()) {
+    if (region->tape().value(value).nbytes > 0 && region->can_evict(value)) {
+      candidates.emplace_back(price_of(value), value);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  int64_t freed = 0;
+  for (const auto& [price, value] : candidates) {
+    if (freed >= std::max(shortage, setting_.limit_bytes / kBatch) || (itinerary_ && freed >= shortage)) {
+      break;
+    }
+    const int64_t bytes = region->tape().value(value).nbytes;
+    if (region->evict(value)) {
+      freed += bytes;
+      ++figures_.evictions;
+      figures_.evicted_bytes += bytes;
+    }
+  }
+  if (freed == 0) {
+    refuse(shortage, nbytes);
+  }
+}
+
+void StepGovernor::refuse(int64_t shortage, int64_t nbytes) const {
+  BudgetError::Figures figures;
+  figures.limit_bytes = setting_.limit_bytes;
+  figures.needed_bytes = setting_.limit_bytes + shortage;
+  figures.least_bytes = setting_.least_bytes;
+  int64_t most = 0;
+  if (const auto region = region_.lock()) {
+    for (const Event& event : journal_.events) {
+      if (event.other_peak - event.other_before >= most) {
+        most = event.other_peak - event.other_before;
+        figures.op = event.op == kNone ? event.node : region->tape().describe_op(event.op);
+      }
+    }
+  }
+  throw BudgetError(
+      "budget: an allocation of " + format_bytes(nbytes) + " needs " + format_bytes(figures.needed_bytes) +
+          " in all (" + std::to_string(figures.needed_bytes) + " bytes), the budget is " +
+          format_bytes(figures.limit_bytes) + ", and nothing is left that could be given up" +
+          (figures.op.empty() ? "" : "; the largest op so far is " + figures.op + " with " + format_bytes(most)) +
+          (figures.least_bytes >= 0
+               ? "; the least budget known to work is " + std::to_string(figures.least_bytes) + " bytes"
+               : "; raise it or lower the batch"),
+      figures);
+}
+
+}  // namespace encore::budget

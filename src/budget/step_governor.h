@@ -1,0 +1,97 @@
+// Keeps one training step within the limit: follows a plan where there is one, evicts by price where there is none.
+#pragma once
+
+#include <thread>
+
+#include "budget/itinerary.h"
+#include "checkpoint/replay_region.h"
+#include "run/allocator.h"
+
+namespace encore::budget {
+
+/// What is known when a step begins.
+struct StepSetting {
+  int64_t limit_bytes = run::Meter::kNoLimit;
+  /// The plan to follow until the step shows that it is another one; may be null.
+  std::shared_ptr<const Itinerary> first;
+  /// Another plan for a step whose event `index` has this path, or null.
+  std::function<std::shared_ptr<const Itinerary>(size_t index, uint64_t path)> find;
+  int64_t least_bytes = -1;  // for messages
+};
+
+struct StepFigures {
+  int64_t ops_replayed = 0;
+  int64_t replays = 0;
+  int64_t replay_ns = 0;
+  int64_t evictions = 0;  // under pressure, not by plan
+  int64_t evicted_bytes = 0;
+  int64_t evict_ns = 0;
+  int64_t followed_until = 0;  // events along the plan
+  bool left_plan = false;
+  std::string left_at;
+};
+
+class StepGovernor final : public Governor, public run::Limiter, public std::enable_shared_from_this<StepGovernor> {
+ public:
+  explicit StepGovernor(StepSetting setting);
+  ~StepGovernor() override;
+
+  /// Puts the limit on and begins to watch backward on this thread.
+  void start(const std::shared_ptr<ReplayRegion>& region);
+  /// Takes both off; safe to call twice. What autograd still holds can be asked for afterwards.
+  void stop();
+
+  /// An op is about to run.
+  void op_starts();
+  void recorded(tape::OpId op) override;
+  bool keeps(tape::ValueId value) override;
+  void asked(tape::ValueId value) override;
+  void replayed(int64_t ops, int64_t duration_ns) override;
+  bool holds_what_came_back() const override { return running_ && itinerary_ != nullptr; }
+  void hint(tape::OpId first) override;
+
+  void make_room(int64_t shortage, int64_t nbytes) override;
+
+  const Journal& journal() const { return journal_; }
+  const StepFigures& figures() const { return figures_; }
+  /// The plan that was followed to the end, or null.
+  const std::shared_ptr<const Itinerary>& itinerary() const { return itinerary_; }
+
+ private:
+  class NodeObserver;
+
+  void node_started(const char* name);
+  void node_ended();
+  void finish(Event event);
+  void track_results(tape::OpId op, int32_t event);
+  void begin();
+  void find_released(int32_t event);
+  void follow(size_t index);
+  void act(size_t index, bool compute_too);
+  double price_of(tape::ValueId value) const;
+  double replay_ns_of(tape::ValueId value) const;
+  bool is_there(tape::ValueId value) const;
+  [[noreturn]] void refuse(int64_t shortage, int64_t nbytes) const;
+
+  StepSetting setting_;
+  std::weak_ptr<ReplayRegion> region_;
+  std::shared_ptr<const Itinerary> itinerary_;
+  Journal journal_;
+  StepFigures figures_;
+  bool running_ = false;
+  std::thread::id thread_;
+  int64_t other_now_ = 0;
+  int64_t away_ns_ = 0;                               // replays and evictions since the event began
+  size_t cursor_ = 0;                                 // of the older ones of them
+  std::vector<int32_t> loose_;                        // tracked storages that the user's code may still hold
+  std::vector<char> hinted_;                          // by op
+  std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
+  size_t followed_ = 0;                               // events whose actions are done
+  int depth_ = 0;                                     // of backward nodes
+  Event node_;
+  int64_t node_start_ns_ = 0;
+  tape::OpId position_ = 0;  // op that backward has come to, by what it asked for last
+  uint64_t callback_ = 0;
+};
+
+}  // namespace encore::budget

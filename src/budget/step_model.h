@@ -1,0 +1,38 @@
+// A recorded training step as a planning problem, free of the tape that it was recorded on.
+#pragma once
+
+#include <encore/plan/graph.h>
+
+#include "budget/journal.h"
+
+namespace encore::budget {
+
+/// Values that are made, dropped and brought back together: what one op makes, with the in-place ops after it.
+struct Unit {
+  std::vector<tape::ValueId> values;  // as they are when the unit is complete
+  std::string name;                   // the op that made them
+};
+
+/// Steps of the graph are units, ops that only make room for one, and nodes of backward; events without any of these
+/// are part of the step before.
+struct StepModel {
+  std::vector<uint64_t> path;          // by event
+  std::vector<int32_t> step_of_event;  // rising
+  plan::Graph graph;                   // its backgrounds are left at 0
+  std::vector<Unit> units;             // by step; no values where the step makes none
+  /// By step: kOther above what it was when the training step began. Differs from step to step until the optimizer and
+  /// the gradients have settled.
+  std::vector<int64_t> background;
+  std::vector<int32_t> backward_steps;
+  std::string largest;  // the op that needs most while it runs, with its inputs
+
+  uint64_t signature() const { return path.empty() ? 0 : path.back(); }
+  /// The graph with the backgrounds of a training step that begins with so many live bytes.
+  plan::Graph graph_for(int64_t resting_bytes) const;
+  int64_t max_background() const;
+};
+
+/// The tape's lock is held.
+StepModel build_model(const tape::Tape& tape, const Journal& journal);
+
+}  // namespace encore::budget

@@ -1,0 +1,403 @@
+// What users of a budget rely on, one behaviour a test.
+#include <thread>
+
+#include <torch/script.h>
+
+#include "support/torch_pch.h"
+
+namespace encore::test {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+/// A chain of matmuls and activations of `width` x `width` doubles.
+struct Net {
+  explicit Net(int64_t layers = 12, int64_t width = 64) {
+    torch::manual_seed(5);
+    for (int64_t i = 0; i < layers; ++i) {
+      weights.push_back(torch::randn({width, width}, torch::kDouble).div_(8).requires_grad_());
+    }
+    input = torch::randn({256, width}, torch::kDouble);
+  }
+  at::Tensor loss() const { return loss(input); }
+  at::Tensor loss(at::Tensor x) const {
+    for (const at::Tensor& weight : weights) {
+      x = torch::dropout(x.matmul(weight).tanh(), 0.1, true).sigmoid();
+    }
+    return x.square().mean();
+  }
+  std::vector<at::Tensor> gradients() const {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& weight : weights) {
+      all.push_back(weight.grad().clone());
+    }
+    return all;
+  }
+  void forget() {
+    for (at::Tensor& weight : weights) {
+      weight.mutable_grad() = at::Tensor();
+    }
+  }
+
+  std::vector<at::Tensor> weights;
+  at::Tensor input;
+};
+
+bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  bool equal = a.size() == b.size();
+  for (size_t i = 0; equal && i < a.size(); ++i) {
+    equal = a[i].equal(b[i]);
+  }
+  return equal;
+}
+
+/// Runs `body` plainly and then `steps` times within `part` of its plain memory; gradients must be the same.
+template <class Body>
+StepReport expect_same(Net& net, const Body& body, double part = 0.5, int steps = 4) {
+  const auto run = [&] {
+    torch::manual_seed(9);
+    body();
+    std::vector<at::Tensor> result = net.gradients();
+    net.forget();
+    return result;
+  };
+  run();
+  const int64_t resting = live_tensor_bytes();
+  std::vector<at::Tensor> plain;
+  int64_t growth = 0;
+  {
+    const MemoryScope memory;
+    plain = run();
+    growth = memory.peak_growth_bytes();
+  }
+  const int64_t kept = live_tensor_bytes() - resting;
+  MemoryBudget budget(resting + kept + static_cast<int64_t>(part * static_cast<double>(growth)));
+  for (int i = 0; i < steps; ++i) {
+    const MemoryScope memory;
+    torch::manual_seed(9);
+    {
+      const auto step = budget.step();
+      body();
+    }
+    EXPECT_LE(memory.peak_bytes(), budget.limit_bytes());
+    EXPECT_TRUE(same(net.gradients(), plain)) << "step " << i;
+    net.forget();
+    EXPECT_EQ(live_tensor_bytes(), resting + kept) << "nothing leaks";
+  }
+  return budget.report();
+}
+
+TEST(Budget, PlansAfterTheFirstStep) {
+  Net net;
+  const StepReport report = expect_same(net, [&] { net.loss().backward(); });
+  EXPECT_EQ(report.mode, StepMode::kPlanned);
+  EXPECT_GT(report.ops_replayed, 0);
+  EXPECT_GT(report.values_dropped, 0);
+  EXPECT_EQ(report.evictions, 0);
+  EXPECT_LT(report.peak_bytes, report.plain_peak_bytes);
+  EXPECT_FALSE(report.values.empty());
+  EXPECT_NE(report.text().find("planned"), std::string::npos) << report.text();
+}
+
+TEST(Budget, TheFirstStepIsOnlineAndKeepsTheBudgetToo) {
+  Net net;
+  const StepReport report = expect_same(
+      net, [&] { net.loss().backward(); }, 0.5, 1);
+  EXPECT_EQ(report.mode, StepMode::kOnline);
+  EXPECT_GT(report.evictions, 0);
+  EXPECT_GT(report.ops_replayed, 0);
+}
+
+TEST(Budget, AccumulatesOverSeveralBackwards) {
+  Net net;
+  expect_same(net, [&] {
+    for (int i = 0; i < 3; ++i) {
+      net.loss(net.input * (1.0 + i)).backward();
+    }
+  });
+}
+
+TEST(Budget, EvaluatesWithoutGradientsInside) {
+  Net net;
+  expect_same(net, [&] {
+    {
+      const torch::NoGradGuard no_grad;
+      net.loss();
+    }
+    net.loss().backward();
+    const torch::NoGradGuard no_grad;
+    net.loss();
+  });
+}
+
+TEST(Budget, RunsTwoModels) {
+  Net net;
+  Net other(6);
+  expect_same(net, [&] {
+    const at::Tensor a = net.loss();
+    const at::Tensor b = other.loss();
+    (a * b).backward();
+    other.forget();
+  });
+}
+
+TEST(Budget, RetainsGraphs) {
+  Net net;
+  expect_same(net, [&] {
+    const at::Tensor loss = net.loss();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+  });
+}
+
+TEST(Budget, DifferentiatesTwice) {
+  Net net(4);
+  expect_same(
+      net,
+      [&] {
+        const at::Tensor loss = net.loss();
+        const auto first = torch::autograd::grad({loss}, {net.weights[0]}, {}, true, /*create_graph=*/true);
+        first[0].square().sum().backward();
+      },
+      0.9);
+}
+
+TEST(Budget, CheckpointsInsideAreHints) {
+  Net net;
+  const StepReport report = expect_same(
+      net,
+      [&] {
+        const auto half = checkpoint([&](const at::Tensor& x) {
+          at::Tensor y = x;
+          for (size_t i = 0; i < 6; ++i) {
+            y = y.matmul(net.weights[i]).tanh();
+          }
+          return y;
+        });
+        at::Tensor y = half(net.input);
+        for (size_t i = 6; i < net.weights.size(); ++i) {
+          y = y.matmul(net.weights[i]).tanh();
+        }
+        y.square().mean().backward();
+      },
+      0.8);
+  EXPECT_EQ(report.mode, StepMode::kPlanned);
+}
+
+TEST(Budget, FunctionsThatAreCalledAgainStayAsTheyAre) {
+  Net net(6);
+  CheckpointOptions options;
+  options.recompute = Recompute::kRerun;
+  expect_same(
+      net,
+      [&] {
+        at::Tensor y = net.input;
+        for (const at::Tensor& weight : net.weights) {
+          y = checkpoint(
+              options, [weight](const at::Tensor& x) { return x.matmul(weight).tanh().sigmoid(); }, y);
+        }
+        y.square().mean().backward();
+      },
+      2.0);  // what they save until they return is not governed
+}
+
+/// x * sin(x), with a backward of its own.
+struct Wave : torch::autograd::Function<Wave> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->save_for_backward({x, x.sin()});
+    return x * x.sin();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    return {gradients[0] * (saved[1] + saved[0] * saved[0].cos())};
+  }
+};
+
+TEST(Budget, RunsCustomFunctions) {
+  Net net;
+  expect_same(
+      net,
+      [&] {
+        at::Tensor y = net.input;
+        for (const at::Tensor& weight : net.weights) {
+          y = Wave::apply(y.matmul(weight)).tanh();
+        }
+        y.square().mean().backward();
+      },
+      0.7);
+}
+
+TEST(Budget, RunsScriptedModules) {
+  Net net;
+  torch::jit::Module module("m");
+  module.define(R"(
+    def forward(self, x, weights: List[Tensor]):
+      for w in weights:
+        x = torch.sigmoid(torch.tanh(torch.matmul(x, w)))
+      return x.square().mean()
+  )");
+  c10::List<at::Tensor> weights;
+  for (const at::Tensor& weight : net.weights) {
+    weights.push_back(weight);
+  }
+  // The profiling executor needs two runs to settle; each is a step like any other.
+  expect_same(
+      net,
+      [&] {
+        module.forward({net.input, weights}).toTensor().backward();
+      },
+      0.6, 6);
+}
+
+TEST(Budget, ShapesMayChangeFromStepToStep) {
+  Net net;
+  MemoryBudget budget(int64_t{1} << 40);
+  std::vector<uint64_t> signatures;
+  std::vector<StepMode> modes;
+  int64_t growth = 0;
+  for (int i = 0; i < 12; ++i) {
+    const at::Tensor x = net.input.narrow(0, 0, i % 2 == 0 ? 256 : 128);
+    torch::manual_seed(i);
+    {
+      const MemoryScope memory;
+      net.loss(x).backward();
+      growth = std::max(growth, memory.peak_growth_bytes());
+    }
+    const std::vector<at::Tensor> plain = net.gradients();
+    net.forget();
+    if (i == 2) {
+      budget.set_limit(live_tensor_bytes() + growth * 6 / 10);
+    }
+    torch::manual_seed(i);
+    {
+      const auto step = budget.step();
+      net.loss(x).backward();
+    }
+    EXPECT_TRUE(same(net.gradients(), plain));
+    net.forget();
+    signatures.push_back(budget.report().signature);
+    modes.push_back(budget.report().mode);
+  }
+  EXPECT_EQ(signatures[0], signatures[2]);
+  EXPECT_NE(signatures[0], signatures[1]);
+  EXPECT_EQ(modes[10], StepMode::kPlanned) << "both kinds have plans by now";
+  EXPECT_EQ(modes[11], StepMode::kPlanned);
+}
+
+TEST(Budget, AStepThatLeavesItsPathGoesOnOnline) {
+  Net net;
+  MemoryBudget budget(int64_t{1} << 40);
+  int64_t growth = 0;
+  std::vector<at::Tensor> plain;
+  const auto body = [&](bool detour) {
+    torch::manual_seed(1);
+    at::Tensor loss = net.loss();
+    if (detour) {
+      loss = loss + net.weights[0].sin().sum();
+    }
+    loss.backward();
+  };
+  for (int i = 0; i < 5; ++i) {
+    const bool detour = i == 4;
+    {
+      const MemoryScope memory;
+      body(detour);
+      growth = memory.peak_growth_bytes();
+    }
+    plain = net.gradients();
+    net.forget();
+    if (i == 1) {
+      budget.set_limit(live_tensor_bytes() + growth / 2);
+    }
+    {
+      const auto step = budget.step();
+      body(detour);
+    }
+    EXPECT_TRUE(same(net.gradients(), plain));
+    net.forget();
+  }
+  EXPECT_EQ(budget.report().mode, StepMode::kOnline);
+  EXPECT_NE(budget.report().note.find("left the plan at aten::sin"), std::string::npos) << budget.report().note;
+}
+
+TEST(Budget, AFractionIsLearntInTheFirstStep) {
+  Net net;
+  MemoryBudget budget = MemoryBudget::fraction(0.5);
+  EXPECT_EQ(budget.limit_bytes(), -1);
+  for (int i = 0; i < 4; ++i) {
+    {
+      const auto step = budget.step();
+      net.loss().backward();
+    }
+    net.forget();
+    const StepReport report = budget.report();
+    EXPECT_EQ(report.mode, i == 0 ? StepMode::kLearning : StepMode::kPlanned);
+    if (i > 0) {
+      EXPECT_LE(report.peak_bytes, budget.limit_bytes());
+      const auto plain_growth = static_cast<double>(report.plain_peak_bytes - report.resting_bytes);
+      EXPECT_NEAR(static_cast<double>(budget.limit_bytes() - report.resting_bytes), 0.5 * plain_growth,
+                  0.05 * plain_growth);
+    }
+  }
+}
+
+TEST(Budget, OptimizersInsideBackwardFreeTheirGradients) {
+  Net net;
+  MemoryBudget budget(int64_t{1} << 40);
+  struct Drop final : BackwardHook {
+    void on_leaf_grad_ready(const at::Tensor& leaf, const at::Tensor&) override { leaf.mutable_grad().reset(); }
+  } hook;
+  const auto step = budget.step();
+  backward_with_hooks(net.loss(), hook);
+  EXPECT_FALSE(net.weights[0].grad().defined());
+}
+
+TEST(Budget, OtherThreadsCount) {
+  MemoryBudget budget(live_tensor_bytes() + 8 * kMiB);
+  const auto step = budget.step();
+  const at::Tensor ours = torch::empty({6 * kMiB}, torch::kByte);
+  std::string message;
+  std::thread([&] {
+    try {
+      torch::empty({4 * kMiB}, torch::kByte);
+    } catch (const BudgetError& error) {
+      message = error.what();
+    }
+  }).join();
+  EXPECT_NE(message.find("budget"), std::string::npos);
+}
+
+TEST(Budget, ReservedBlocksStayWithinTheLimit) {
+  Net net(12, 256);
+  MemoryBudget budget(live_tensor_bytes() + 24 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    {
+      const auto step = budget.step();
+      net.loss().backward();
+    }
+    EXPECT_LE(live_tensor_bytes() + BlockReuse::held_bytes(), budget.limit_bytes() + 64 * 200);
+    net.forget();
+  }
+  EXPECT_GT(BlockReuse::held_bytes(), 0);
+}
+
+TEST(Budget, AGraphMayOutliveItsStep) {
+  Net net;
+  torch::manual_seed(1);
+  net.loss().backward();
+  const std::vector<at::Tensor> plain = net.gradients();
+  net.forget();
+  MemoryBudget budget(live_tensor_bytes() + 20 * kMiB);
+  at::Tensor loss;
+  torch::manual_seed(1);
+  {
+    const auto step = budget.step();
+    loss = net.loss();
+  }
+  loss.backward();
+  EXPECT_TRUE(same(net.gradients(), plain));
+}
+
+}  // namespace
+}  // namespace encore::test
