@@ -167,13 +167,8 @@ std::string path_of(const std::vector<ChartPoint>& points, bool steps, const Sca
   for (const ChartPoint& point : points) {
     const std::string x = coordinate(kSide * scales.x.part(point.x));
     const std::string y = coordinate(kSide * (1 - scales.y.part(point.y)));
-    if (path.empty()) {
-      path = "M" + x + " " + y;
-    } else if (steps) {
-      path += "H" + x + "V" + y;
-    } else {
-      path += "L" + x + " " + y;
-    }
+    const bool first = path.empty();
+    path.append(first ? "M" : steps ? "H" : "L").append(x).append(!first && steps ? "V" : " ").append(y);
   }
   return path;
 }

@@ -153,6 +153,7 @@ std::string actions_bar(const Run& run) {
     total += static_cast<double>(value.bytes);
   }
   std::vector<Share> shares;
+  shares.reserve(by_action.size());
   for (const auto& entry : by_action) {
     shares.push_back(entry.second);
   }

@@ -1,6 +1,4 @@
 // The page: what it says, and that no name can become markup.
-#include <regex>
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -51,7 +49,8 @@ TEST(Page, SaysWhatTheRunDid) {
 
 TEST(Page, LoadsNothing) {
   const std::string page = to_html(sample_run());
-  EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=\"(?!#|data:)")));
+  EXPECT_FALSE(holds(page, "src="));
+  EXPECT_EQ(count(page, "href="), count(page, "href=\"#") + count(page, "href=\"data:,\""));
   EXPECT_FALSE(holds(page, "url("));
   EXPECT_FALSE(holds(page, "@import"));
   EXPECT_FALSE(holds(page, "http"));
