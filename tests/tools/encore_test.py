@@ -163,7 +163,7 @@ class Command(unittest.TestCase):
 
     def test_wrong_command_lines(self):
         for arguments in ([], ["paint"], ["plan"], ["plan", self.graph], ["curve", self.graph, "--points", "0"],
-                          ["report"], ["report", self.graph], ["trace", self.graph, "-o"]):
+                          ["report"], ["report", self.graph], ["report", "-o", "x"], ["trace", self.graph, "-o"]):
             self.assertNotEqual(self.run_encore(*arguments, code=2).stderr, "")
 
     def test_help_has_examples(self):
