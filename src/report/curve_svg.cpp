@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <encore/bytes.h>
+
+#include "report/text.h"
 
 namespace encore::report {
 namespace {
@@ -18,29 +19,7 @@ constexpr double kTop = 40;
 constexpr double kBottom = 50;
 
 std::string number(double value, const char* format = "%.2f") {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
+  return number_text(format, value);
 }
 
 struct Scale {
@@ -59,7 +38,7 @@ Scale scale_of(double low, double high, double from, double to) {
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
+  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escape_html(text) +
          "</text>\n";
 }
 

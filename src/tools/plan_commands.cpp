@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -20,32 +19,12 @@
 #include <encore/plan/validate.h>
 
 #include "report/curve_svg.h"
+#include "tools/files.h"
 
 namespace encore::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    // An empty file also fails to stream; it is left to the reader, which says what is wrong with it.
-    if (!file.is_open() || file.bad()) {
-      throw InvalidArgument(path + ": can't be read");
-    }
-  }
-  return text.str();
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    throw InvalidArgument(path + ": can't be written");
-  }
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -15,6 +15,10 @@ CHAIN = {"format": "encore-chain-1", "input_bytes": 100,
          "stages": [{"forward_time": 1 + s % 3, "backward_time": 2, "output_bytes": 50 + 10 * (s % 2),
                      "saved_bytes": 200 + 7 * s, "forward_temp_bytes": 0, "backward_temp_bytes": 0} for s in range(12)]}
 
+RUN = {"format": "encore-run-1", "name": "<script>alert(1)</script>",
+       "steps": [{"index": 0, "mode": "planned", "measured_peak_bytes": 4096, "step_seconds": 0.5}],
+       "events": [{"name": "aten::mm", "category": "forward", "start_us": 1, "duration_us": 2, "thread": 0}]}
+
 
 def joint_graph(length):
     steps = [{"name": f"f{i}", "time": 1 + i % 4, "bytes": 10 + i % 3, "temp_bytes": 1,
@@ -124,13 +128,47 @@ class Command(unittest.TestCase):
         schedule = self.write("s.json", json.dumps({"format": "encore-schedule-1", "schedule": [["compute", 99]]}))
         self.assertIn("schedule[0]", self.run_encore("simulate", self.graph, schedule, code=1).stderr)
 
+    def test_report_and_trace_write_their_files_and_say_nothing(self):
+        run = self.write("run.json", json.dumps(RUN))
+        for command, begin in ("report", "<!DOCTYPE html>"), ("trace", '{"displayTimeUnit"'):
+            out = pathlib.Path(self.folder.name) / command
+            done = self.run_encore(command, run, "-o", str(out))
+            self.assertEqual(done.stdout + done.stderr, "")
+            self.assertTrue(out.read_text().startswith(begin))
+        page = (pathlib.Path(self.folder.name) / "report").read_text()
+        self.assertIn("&lt;script&gt;alert(1)", page)
+        self.assertNotIn("<script>alert", page)
+        events = json.loads((pathlib.Path(self.folder.name) / "trace").read_text())["traceEvents"]
+        self.assertEqual([(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"], [("aten::mm", 1, 2)])
+
+    def test_bad_runs_are_named(self):
+        out = os.path.join(self.folder.name, "out")
+        for text, words in (("", ["not JSON"]), ("[]", ["not an object"]), (json.dumps(CHAIN), ["format"]),
+                            (json.dumps({**RUN, "limit_bytes": "much"}), ["limit_bytes", "string"]),
+                            (json.dumps({**RUN, "steps": [{"index": 0, "mode": "fast"}]}), ["steps[0]: mode", "fast"])):
+            bad = self.write("bad.json", text)
+            for command in "report", "trace":
+                done = self.run_encore(command, bad, "-o", out, code=1)
+                for word in [bad] + words:
+                    self.assertIn(word, done.stderr)
+                self.assertFalse(os.path.exists(out))
+        run = self.write("run.json", json.dumps(RUN))
+        for command in "report", "trace":
+            missing = os.path.join(self.folder.name, "missing.json")
+            self.assertIn(missing, self.run_encore(command, missing, "-o", out, code=1).stderr)
+            unwritable = os.path.join(self.folder.name, "none", "x")
+            self.assertIn(unwritable, self.run_encore(command, run, "-o", unwritable, code=1).stderr)
+            self.assertIn(run, self.run_encore(command, run, "-o", run, code=1).stderr)
+            self.assertEqual(pathlib.Path(run).read_text(), json.dumps(RUN))
+
     def test_wrong_command_lines(self):
-        for arguments in ([], ["paint"], ["plan"], ["plan", self.graph], ["curve", self.graph, "--points", "0"]):
+        for arguments in ([], ["paint"], ["plan"], ["plan", self.graph], ["curve", self.graph, "--points", "0"],
+                          ["report"], ["report", self.graph], ["report", "-o", "x"], ["trace", self.graph, "-o"]):
             self.assertNotEqual(self.run_encore(*arguments, code=2).stderr, "")
 
     def test_help_has_examples(self):
         self.assertIn("encore plan graph.json --budget 80%", self.run_encore("--help").stdout)
-        for command in "plan", "curve", "simulate":
+        for command in "plan", "curve", "simulate", "report", "trace":
             self.assertIn(f"Example: encore {command}", self.run_encore(command, "--help").stdout)
 
     def test_progress_only_on_a_terminal_and_only_after_a_second(self):
