@@ -26,6 +26,14 @@ struct ValueReport {
   int64_t times = 0;   ///< it is computed again
 };
 
+/// Another way of running the same step, to be shown next to the budget's own.
+struct RunSystem {
+  std::string name;
+  int64_t peak_bytes = -1;
+  double step_seconds = 0;
+  bool bit_identical = false;
+};
+
 enum class StepMode {
   kLearning,  ///< without a limit, to learn the plain peak (only with MemoryBudget::fraction)
   kOnline,    ///< recorded, values evicted by price where needed
@@ -82,6 +90,9 @@ class ENCORE_API MemoryBudget {
     Step& operator=(Step&&) = delete;
     ~Step();
 
+    /// Shown with the step in the run's report.
+    void set_loss(double loss);
+
    private:
     friend class MemoryBudget;
     struct Impl;
@@ -102,6 +113,13 @@ class ENCORE_API MemoryBudget {
 
   /// Of the last step that ended.
   StepReport report() const;
+
+  /// All steps so far, the last planned one in detail (its memory over time, the memory/time curve around it, every
+  /// value), as JSON of the format "encore-run-1", which the commands `encore report` and `encore trace` read. The
+  /// curve is planned here and takes a few seconds for a large model.
+  std::string run_json(std::string_view name, const std::vector<RunSystem>& systems = {}) const;
+  /// The same as one web page that needs no network.
+  std::string run_html(std::string_view name, const std::vector<RunSystem>& systems = {}) const;
 
  private:
   struct Impl;

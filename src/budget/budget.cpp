@@ -10,6 +10,7 @@
 #include <encore/memory.h>
 
 #include "budget/known_steps.h"
+#include "budget/run_record.h"
 #include "budget/step_governor.h"
 #include "checkpoint/open_region.h"
 #include "run/blocks.h"
@@ -82,6 +83,7 @@ struct MemoryBudget::Impl {
   int64_t steps = 0;
   budget::KnownSteps known;
   StepReport last;
+  budget::RunRecord record;
   BlockReuse reuse;  // blocks are held from step to step
 
   /// The limit of the next step, which for a fraction follows the first steps.
@@ -113,12 +115,14 @@ struct MemoryBudget::Step::Impl {
 
   void end() noexcept;
   void learn();
+  void remember();
 
   std::shared_ptr<MemoryBudget::Impl> budget;
   std::shared_ptr<budget::StepGovernor> governor;
   OpenRegion open;
   MemoryScope memory;
   StepReport report;
+  double loss = report::kUnknown;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   int exceptions = std::uncaught_exceptions();
 };
@@ -161,6 +165,20 @@ int64_t MemoryBudget::limit_bytes() const {
 StepReport MemoryBudget::report() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->last;
+}
+
+std::string MemoryBudget::run_json(std::string_view name, const std::vector<RunSystem>& systems) const {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  return report::to_json(impl_->record.run(name, systems));
+}
+
+std::string MemoryBudget::run_html(std::string_view name, const std::vector<RunSystem>& systems) const {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  return report::to_html(impl_->record.run(name, systems));
+}
+
+void MemoryBudget::Step::set_loss(double loss) {
+  impl_->loss = loss;
 }
 
 MemoryBudget::Step MemoryBudget::step() {
@@ -229,10 +247,23 @@ void MemoryBudget::Step::Impl::end() noexcept {
   } catch (const std::exception& error) {
     report.note = error.what();
   }
+  try {
+    remember();
+  } catch (const std::bad_alloc&) {
+    // The step is over either way; its report is not worth more.
+  }
+  g_step_is_open = false;
+}
+
+void MemoryBudget::Step::Impl::remember() {
   const std::lock_guard<std::mutex> lock(budget->mutex);
   ++budget->steps;
+  budget->record.add(report, loss);
+  if (report.mode == StepMode::kPlanned || budget->steps == 1) {
+    const auto plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
+    budget->record.show({report.step, report.resting_bytes, plan, governor->take_journal()});
+  }
   budget->last = std::move(report);
-  g_step_is_open = false;
 }
 
 void MemoryBudget::Step::Impl::learn() {

@@ -11,16 +11,28 @@ namespace encore::budget {
 struct Event {
   bool backward = false;
   tape::OpId op = tape::kNone;  // of forward events
-  std::string node;             // of backward events
-  uint64_t path = 0;            // hash of all events up to this one: what they did, to which values, in which shapes
-  int64_t duration_ns = 0;      // without replays and evictions
-  int64_t other_before = 0;     // Account::kOther when it began, and at most while it ran
+  const tape::OpInfo* info = nullptr;
+  std::string node;   // of backward events
+  uint64_t path = 0;  // hash of all events up to this one: what they did, to which values, in which shapes
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;   // without replays and evictions
+  int64_t live_peak = 0;     // of all accounts, since the event before
+  int64_t other_before = 0;  // Account::kOther when it began, and at most while it ran
   int64_t other_peak = 0;
   std::vector<tape::ValueId> asked;  // backward: what it unpacked
 };
 
+/// Something that took time besides the step's own events.
+struct Aside {
+  const char* what;  // "replay", "evict"
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+};
+
 struct Journal {
   std::vector<Event> events;
+  std::vector<Aside> asides;
+  int64_t start_ns = 0;
   /// Storages of which nobody but autograd held the bytes any more, with the event by whose end that was so.
   std::unordered_map<int32_t, int32_t> released;
   /// Storages, by the tape's numbers, whose bytes are in Account::kTracked, with the event that made them.

@@ -44,6 +44,7 @@ class Stopwatch {
     total_ += elapsed;
     away_ += elapsed;
   }
+  int64_t start_ns() const { return start_; }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
@@ -92,8 +93,10 @@ void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
   running_ = true;
   g_governor = this;
   callback_ = NodeObserver::add();
+  journal_.start_ns = now_ns();
   other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
   meter().take_other_peak();
+  meter().take_live_peak();
   if (setting_.limit_bytes != run::Meter::kNoLimit) {
     meter().set_limit(setting_.limit_bytes, shared_from_this());
   }
@@ -132,7 +135,10 @@ void StepGovernor::recorded(OpId op) {
   const auto region = region_.lock();
   Event event;
   event.op = op;
-  event.duration_ns = region->tape().ops()[static_cast<size_t>(op)].duration_ns - std::exchange(away_ns_, 0);
+  event.info = region->tape().ops()[static_cast<size_t>(op)].info;
+  const int64_t duration_ns = region->tape().ops()[static_cast<size_t>(op)].duration_ns;
+  event.start_ns = now_ns() - duration_ns;
+  event.duration_ns = duration_ns - std::exchange(away_ns_, 0);
   event.path = extend_path(journal_.signature(), region->tape(), op);
   position_ = op;
   finish(std::move(event));
@@ -147,7 +153,7 @@ void StepGovernor::node_started(const char* name) {
   node_.node = name == nullptr ? "" : name;
   begin();
   away_ns_ = 0;
-  node_start_ns_ = now_ns();
+  node_.start_ns = now_ns();
 }
 
 void StepGovernor::node_ended() {
@@ -159,7 +165,7 @@ void StepGovernor::node_ended() {
     return;
   }
   const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-  node_.duration_ns = now_ns() - node_start_ns_ - std::exchange(away_ns_, 0);
+  node_.duration_ns = now_ns() - node_.start_ns - std::exchange(away_ns_, 0);
   node_.path = extend_path(journal_.signature(), node_);
   finish(std::move(node_));
 }
@@ -182,6 +188,7 @@ void StepGovernor::finish(Event event) {
   event.duration_ns = std::max<int64_t>(0, event.duration_ns);
   event.other_before = other_now_;
   event.other_peak = meter().take_other_peak();
+  event.live_peak = meter().take_live_peak();
   if (event.op != kNone) {
     track_results(event.op, static_cast<int32_t>(journal_.events.size()));
     meter().take_other_peak();  // begins anew without what is tracked from here on
@@ -256,6 +263,7 @@ void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
   figures_.ops_replayed += ops;
   ++figures_.replays;
   figures_.replay_ns += duration_ns;
+  journal_.asides.push_back({"replay", now_ns() - duration_ns, duration_ns});
   away_ns_ += duration_ns;
 }
 
@@ -412,6 +420,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   if (freed == 0) {
     refuse(shortage, nbytes);
   }
+  journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
 }
 
 void StepGovernor::refuse(int64_t shortage, int64_t nbytes) const {

@@ -53,6 +53,8 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void make_room(int64_t shortage, int64_t nbytes) override;
 
   const Journal& journal() const { return journal_; }
+  /// Moves the journal out, at the end.
+  Journal take_journal() { return std::move(journal_); }
   const StepFigures& figures() const { return figures_; }
   /// The plan that was followed to the end, or null.
   const std::shared_ptr<const Itinerary>& itinerary() const { return itinerary_; }
@@ -89,7 +91,6 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   size_t followed_ = 0;                               // events whose actions are done
   int depth_ = 0;                                     // of backward nodes
   Event node_;
-  int64_t node_start_ns_ = 0;
   tape::OpId position_ = 0;  // op that backward has come to, by what it asked for last
   uint64_t callback_ = 0;
 };

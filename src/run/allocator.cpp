@@ -105,6 +105,7 @@ void Meter::add(int64_t bytes, Account account) {
   }
   live_ += bytes;
   peak_ = std::max(peak_, live_);
+  live_peak_ = std::max(live_peak_, live_);
   accounts_[index_of(account)] += bytes;
   other_peak_ = std::max(other_peak_, accounts_[index_of(Account::kOther)]);
   for (int64_t* watcher : watchers_) {
@@ -132,6 +133,11 @@ int64_t Meter::live(Account account) const {
 int64_t Meter::take_other_peak() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(other_peak_, accounts_[index_of(Account::kOther)]);
+}
+
+int64_t Meter::take_live_peak() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(live_peak_, live_);
 }
 
 void Meter::set_limit(int64_t bytes, std::shared_ptr<Limiter> limiter) {

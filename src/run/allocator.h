@@ -46,6 +46,8 @@ class ENCORE_API Meter {
 
   /// The most that Account::kOther has been since the last call.
   int64_t take_other_peak();
+  /// The same for all accounts together.
+  int64_t take_live_peak();
 
   /// `peak` follows the largest live count until it is unwatched.
   void watch(int64_t* peak);
@@ -63,6 +65,7 @@ class ENCORE_API Meter {
   int64_t peak_ = 0;
   std::array<int64_t, 3> accounts_{};
   int64_t other_peak_ = 0;
+  int64_t live_peak_ = 0;
   std::vector<int64_t*> watchers_;
   int64_t limit_ = kNoLimit;
   std::shared_ptr<Limiter> limiter_;

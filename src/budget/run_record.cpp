@@ -1,0 +1,157 @@
+// From journals and plans to the report's plain data.
+#include "budget/run_record.h"
+
+#include <encore/plan/curve.h>
+
+namespace encore::budget {
+namespace {
+
+constexpr size_t kMostSteps = 10'000;
+// Points of the memory/time curve around the chosen one, and the search's effort for each.
+constexpr int32_t kCurvePoints = 9;
+constexpr int64_t kCurveEffort = 15;
+
+const char* mode_of(const StepReport& step) {
+  switch (step.mode) {
+    case StepMode::kLearning:
+      return "plain";
+    case StepMode::kOnline:
+      return "online";
+    case StepMode::kPlanned:
+      return "planned";
+  }
+  return "plain";
+}
+
+/// Memory over a schedule, by the graph's own times.
+report::Timeline timeline_of(const char* name, const plan::Graph& graph, const plan::Schedule& schedule) {
+  report::Timeline timeline;
+  timeline.name = name;
+  std::vector<char> seen(graph.steps.size(), 0);
+  size_t next = 0;
+  int64_t resident = 0;
+  double seconds = 0;
+  for (const plan::Op& op : schedule) {
+    const auto index = static_cast<size_t>(op.step);
+    const plan::Step& step = graph.steps[index];
+    if (op.kind == plan::OpKind::kDrop) {
+      resident -= step.bytes;
+      continue;
+    }
+    resident += step.bytes;
+    const int64_t background = next < graph.steps.size() ? graph.steps[next].background_bytes : 0;
+    timeline.points.push_back({seconds, resident + step.temp_bytes + background});
+    seconds += step.time;
+    if (seen[index] == 0) {
+      seen[index] = 1;
+      next = index + 1;
+    }
+  }
+  return timeline;
+}
+
+plan::Schedule plain_schedule(const plan::Graph& graph) {
+  plan::PlanOptions options;
+  options.minimum = false;
+  return plan::plan(graph, plan::baseline(graph).peak_bytes, options).schedule;
+}
+
+void add_curve(report::Run& run, const plan::Graph& graph, const plan::Plan& chosen) {
+  plan::CurveOptions options;
+  options.points = kCurvePoints;
+  options.plan.effort = kCurveEffort;
+  options.plan.exact_states = 0;
+  // The chosen plan had more effort: what it beats is not shown.
+  std::vector<report::CurvePoint> faster;
+  for (const plan::CurvePoint& point : plan::curve(graph, options)) {
+    const bool is_less = point.budget_bytes < chosen.peak_bytes && point.time > chosen.time;
+    const bool is_more = point.budget_bytes > chosen.peak_bytes && point.time < chosen.time;
+    if (is_less) {
+      run.curve.points.push_back({point.budget_bytes, point.time});
+    } else if (is_more) {
+      faster.push_back({point.budget_bytes, point.time});
+    }
+  }
+  run.curve.chosen = static_cast<int64_t>(run.curve.points.size());
+  run.curve.points.push_back({chosen.peak_bytes, chosen.time});
+  run.curve.points.insert(run.curve.points.end(), faster.begin(), faster.end());
+}
+
+void add_measured(report::Run& run, const Journal& journal) {
+  report::Timeline measured;
+  measured.name = "measured";
+  for (const Event& event : journal.events) {
+    const auto since_start = static_cast<double>(event.start_ns - journal.start_ns);
+    measured.points.push_back({since_start * 1e-9, event.live_peak});
+    if (event.backward && run.backward_begins_seconds < 0) {
+      run.backward_begins_seconds = since_start * 1e-9;
+    }
+    run.events.push_back({event.info != nullptr ? event.info->name : event.node,
+                          event.backward ? "backward" : "forward", since_start * 1e-3,
+                          static_cast<double>(event.duration_ns) * 1e-3, 0});
+  }
+  for (const Aside& aside : journal.asides) {
+    run.events.push_back({aside.what, aside.what, static_cast<double>(aside.start_ns - journal.start_ns) * 1e-3,
+                          static_cast<double>(aside.duration_ns) * 1e-3, 0});
+  }
+  run.timelines.push_back(std::move(measured));
+}
+
+}  // namespace
+
+void RunRecord::add(const StepReport& step, double loss) {
+  report::RunStep entry;
+  entry.index = step.step;
+  char signature[20];
+  std::snprintf(signature, sizeof(signature), "%016llx", static_cast<unsigned long long>(step.signature));
+  entry.signature = signature;
+  entry.mode = step.failed ? "refused" : mode_of(step);
+  entry.message = step.note;
+  entry.predicted_peak_bytes = step.predicted_peak_bytes;
+  entry.measured_peak_bytes = step.peak_bytes;
+  entry.plain_peak_bytes = step.plain_peak_bytes;
+  entry.step_seconds = step.step_seconds;
+  entry.replay_seconds = step.replay_seconds;
+  entry.planning_seconds = step.planning_seconds;
+  entry.ops_replayed = step.ops_replayed;
+  entry.values_kept = step.values_kept;
+  entry.values_dropped = step.values_dropped;
+  entry.loss = loss;
+  steps_.push_back(std::move(entry));
+  if (steps_.size() > kMostSteps) {
+    steps_.pop_front();
+  }
+  limit_bytes_ = step.limit_bytes;
+  resting_bytes_ = step.resting_bytes;
+  if (!step.values.empty()) {
+    values_ = step.values;
+  }
+}
+
+report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& systems) const {
+  report::Run run;
+  run.name = name;
+  run.limit_bytes = limit_bytes_;
+  run.resting_bytes = resting_bytes_;
+  run.steps.assign(steps_.begin(), steps_.end());
+  run.shown_step = shown_.index;
+  for (const RunSystem& system : systems) {
+    run.systems.push_back({system.name, system.peak_bytes, system.step_seconds, system.bit_identical});
+  }
+  if (shown_.index < 0) {
+    return run;
+  }
+  if (shown_.plan) {
+    const plan::Graph graph = shown_.plan->model->graph_for(shown_.resting_bytes);
+    run.timelines.push_back(timeline_of("plain", graph, plain_schedule(graph)));
+    run.timelines.push_back(timeline_of("planned", graph, shown_.plan->plan.schedule));
+    add_curve(run, graph, shown_.plan->plan);
+    for (const ValueReport& value : values_) {
+      run.values.push_back({value.name, "", value.bytes, value.action, value.why, value.seconds});
+    }
+  }
+  add_measured(run, shown_.journal);
+  return run;
+}
+
+}  // namespace encore::budget
