@@ -43,12 +43,15 @@ Workload assemble(std::string_view name, const Config& config, uint64_t seed, co
   workload.module = model.ptr();
   workload.parameters = model->parameters();
   workload.buffers = model->buffers();
-  workload.loss = [model, batches, seed, forward](int64_t step) mutable {
-    const uint64_t number = static_cast<uint64_t>(step);
-    const uint64_t step_seed = derive_seed(seed, Use::kStep, number);
+  workload.data = [batches, seed](int64_t step) {
+    const auto number = static_cast<uint64_t>(step);
     const auto& [inputs, targets] = batches[number % kBatches];
-    torch::manual_seed(step_seed);
-    return forward(model, inputs, targets, step_seed);
+    return StepData{inputs, targets, derive_seed(seed, Use::kStep, number)};
+  };
+  workload.loss = [model, data = workload.data, forward](int64_t step) mutable {
+    const StepData now = data(step);
+    torch::manual_seed(now.seed);
+    return forward(model, now.inputs, now.targets, now.seed);
   };
   return workload;
 }

@@ -12,6 +12,13 @@
 
 namespace workloads {
 
+/// What one step is trained on, and the seed of its random ops.
+struct StepData {
+  torch::Tensor inputs;
+  torch::Tensor targets;
+  uint64_t seed = 0;
+};
+
 /// A model in training mode with its data. Copies share the model.
 struct Workload {
   std::string name;
@@ -20,6 +27,7 @@ struct Workload {
   /// The forward of one step, step >= 0. Its batch is one of a few that were made beforehand, step after step. Seeds
   /// the default generator from the workload's seed and the step, so that dropout draws the same in every run.
   std::function<torch::Tensor(int64_t step)> loss;
+  std::function<StepData(int64_t step)> data;
   std::shared_ptr<torch::nn::Module> module;
 };
 

@@ -1,12 +1,17 @@
 // Serves training steps of one workload: a line on standard input names the step's number and a way of running it.
 //
-//   step_server WORKLOAD small|real
+//   bench_steps WORKLOAD small|real [--reuse] [--dump FOLDER]
 //   3 plain
+//   3 keep_all                   (in Scope(keep_all()))
+//   3 per_block                  (gpt only: a checkpoint a block; also keep_matmuls, rerun)
 //   3 budget 500000000
 //
-// Answers each with one line of JSON. A step is forward, backward and Adam with a learning rate of 0, so that every way
-// of running step 3 must give the same bits. The driver interleaves the steps of several such processes.
+// Answers each with one line of JSON. --reuse holds freed blocks for reuse in all of them, as a budget does in its own;
+// --dump writes the weights, the first steps' data and, after each step, its gradients, for Python's side. A step is
+// forward, backward and Adam with a learning rate of 0, so that every way of running step 3 must give the same bits.
+// The driver interleaves the steps of several such processes.
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -16,6 +21,7 @@
 
 #include <encore/encore.h>
 
+#include "workloads/gpt.h"
 #include "workloads/workload.h"
 
 namespace {
@@ -31,6 +37,28 @@ class Server {
       : workload_(workloads::make_workload(name, size, 1)),
         adam_(workload_.parameters, torch::optim::AdamOptions(0.0)) {}
 
+  /// Raw numbers of tensors, one after another.
+  static void write(const std::string& file, const std::vector<torch::Tensor>& tensors) {
+    std::ofstream out(file, std::ios::binary);
+    for (const torch::Tensor& tensor : tensors) {
+      const torch::Tensor dense = tensor.detach().contiguous();
+      out.write(static_cast<const char*>(dense.data_ptr()), static_cast<std::streamsize>(dense.nbytes()));
+    }
+  }
+
+  void dump(const std::string& folder) {
+    folder_ = folder;
+    write(folder + "/weights", workload_.parameters);
+    std::ofstream seeds(folder + "/seeds");
+    for (int64_t step = 0; step < 64; ++step) {
+      seeds << workload_.data(step).seed << "\n";
+    }
+    for (int64_t batch = 0; batch < 4; ++batch) {
+      const workloads::StepData data = workload_.data(batch);
+      write(folder + "/batch" + std::to_string(batch), {data.inputs, data.targets});
+    }
+  }
+
   std::string answer(int64_t step, const std::string& way, int64_t limit_bytes) {
     std::ostringstream out;
     const encore::MemoryScope memory;
@@ -40,6 +68,10 @@ class Server {
     const auto start = std::chrono::steady_clock::now();
     if (way == "plain") {
       loss = train(step);
+    } else if (way == "per_block" || way == "keep_matmuls" || way == "rerun") {
+      by_block_ = checkpoint_options(way);
+      loss = train(step);
+      by_block_.reset();
     } else if (way == "keep_all") {
       const encore::Scope scope(encore::keep_all());
       loss = train(step);
@@ -63,6 +95,13 @@ class Server {
     for (const torch::Tensor& parameter : workload_.parameters) {
       hash = hash_of(hash, parameter.grad());
     }
+    if (!folder_.empty()) {
+      std::vector<torch::Tensor> gradients;
+      for (const torch::Tensor& parameter : workload_.parameters) {
+        gradients.push_back(parameter.grad());
+      }
+      write(folder_ + "/gradients" + std::to_string(step), gradients);
+    }
     const char* modes[] = {"learning", "online", "planned"};
     out << R"({"seconds": )" << seconds << R"(, "resting_bytes": )" << memory.start_bytes() << R"(, "peak_bytes": )"
         << memory.peak_bytes() << R"(, "hash": ")" << hash << R"(", "mode": ")"
@@ -79,13 +118,34 @@ class Server {
  private:
   torch::Tensor train(int64_t step) {
     adam_.zero_grad();
-    torch::Tensor loss = workload_.loss(step);
+    torch::Tensor loss = by_block_ ? loss_by_block(step) : workload_.loss(step);
     loss.backward();
     adam_.step();
     return loss.detach();
   }
 
+  static encore::CheckpointOptions checkpoint_options(const std::string& way) {
+    encore::CheckpointOptions options;
+    if (way == "keep_matmuls") {
+      options.policy = encore::keep_matmuls();
+    } else if (way == "rerun") {
+      options.recompute = encore::Recompute::kRerun;
+    }
+    return options;
+  }
+
+  torch::Tensor loss_by_block(int64_t step) {
+    const workloads::StepData data = workload_.data(step);
+    torch::manual_seed(data.seed);
+    auto& gpt = dynamic_cast<workloads::GptImpl&>(*workload_.module);
+    return gpt.forward(data.inputs, data.targets, [this](workloads::Block& block, const torch::Tensor& x) {
+      return encore::checkpoint(*by_block_, block, x);
+    });
+  }
+
   workloads::Workload workload_;
+  std::optional<encore::CheckpointOptions> by_block_;
+  std::string folder_;
   torch::optim::Adam adam_;
   std::map<int64_t, encore::MemoryBudget> budgets_;
 };
@@ -93,12 +153,20 @@ class Server {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: step_server WORKLOAD small|real\n";
+  if (argc < 3) {
+    std::cerr << "usage: bench_steps WORKLOAD small|real [--reuse] [--dump FOLDER]\n";
     return 2;
   }
   encore::live_tensor_bytes();  // counts from here on
+  std::optional<encore::BlockReuse> reuse;
   Server server(argv[1], argv[2] == std::string("real") ? workloads::Size::kReal : workloads::Size::kSmall);
+  for (int i = 3; i < argc; ++i) {
+    if (argv[i] == std::string("--reuse")) {
+      reuse.emplace();
+    } else if (argv[i] == std::string("--dump") && i + 1 < argc) {
+      server.dump(argv[++i]);
+    }
+  }
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     int64_t step = 0;

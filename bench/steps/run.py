@@ -1,0 +1,183 @@
+"""Training steps of every workload, all ways of running them in one interleaved run.
+
+Usage: run.py BUILD_DIR [--quick] [--workloads gpt,resnet,...] [--rounds N] [--small] [--json FILE]
+
+Plain LibTorch, Encore at budgets and, for the GPT, Encore's and Python's checkpoints. A step is forward, backward and
+Adam. Plain steps, Encore's and Python's run in processes of their own, one step at a time in turn: a process that reuses
+freed blocks would make the others' faster. Peaks are bytes at the allocator, counted in the same way everywhere.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser()
+parser.add_argument("build")
+parser.add_argument("--quick", action="store_true")
+parser.add_argument("--small", action="store_true")
+parser.add_argument("--workloads", default="gpt,resnet,unet,lstm,tree")
+parser.add_argument("--rounds", type=int)
+parser.add_argument("--json")
+options = parser.parse_args()
+
+FRACTIONS = [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
+ROUNDS = options.rounds or (2 if options.quick else 7)
+WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
+SIZE = "small" if options.small else "real"
+os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured
+
+
+class Server:
+    """A process that answers each line with the figures of one step."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def step(self, number, way):
+        self.process.stdin.write(f"{number} {way}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class System:
+    """One way of running steps, and what was measured of it."""
+
+    def __init__(self, name, server, way, base=None, fraction=None, budget=None):
+        self.name, self.server, self.way, self.base = name, server, way, base or self
+        self.fraction, self.budget, self.steps, self.refused = fraction, budget, [], None
+
+    def step(self, number):
+        if self.refused is None:
+            answer = self.server.step(number, self.way)
+            if "refused" in answer:
+                self.refused = answer["refused"]
+            else:
+                answer["step"] = number
+                self.steps.append(answer)
+
+    def seconds(self):
+        return [step["seconds"] for step in self.steps if step["step"] >= WARM_UP]
+
+    def result(self, workload, plain):
+        result = {"workload": workload, "system": self.name, "budget_fraction": self.fraction,
+                  "budget_bytes": self.budget, "refused": self.refused}
+        if self.refused is None:
+            measured = [step for step in self.steps if step["step"] >= WARM_UP]
+            hashes = {step["step"]: step["hash"] for step in plain.steps}
+            same = all(step["hash"] == hashes[step["step"]] for step in self.steps if "hash" in step)
+            result.update({
+                "resting_bytes": measured[-1]["resting_bytes"],
+                "peak_bytes": max(step["peak_bytes"] for step in measured),
+                "predicted_peak_bytes": measured[-1].get("predicted_peak_bytes", -1),
+                "plain_peak_bytes": max(step["peak_bytes"] for step in plain.steps if step["step"] >= WARM_UP),
+                "step_seconds": self.seconds(),
+                "time_ratio": statistics.median(self.seconds()) / statistics.median(self.base.seconds()),
+                "time_ratio_minimum": min(self.seconds()) / min(self.base.seconds()),
+                "max_abs_grad_diff": max(step.get("max_abs_grad_diff", 0.0 if same else float("inf"))
+                                         for step in self.steps),
+                "mode": measured[-1].get("mode"),
+                "planning_seconds": max(step.get("planning_seconds", 0) for step in self.steps),
+                "ops_replayed": measured[-1].get("ops_replayed", 0),
+                "replay_seconds": measured[-1].get("replay_seconds", 0),
+            })
+        return result
+
+
+def budgets(server, plain, activations, resting):
+    for fraction in FRACTIONS:
+        limit = resting + int(fraction * activations)
+        yield System(f"Encore, {fraction:.0%} budget", server, f"budget {limit}", plain, fraction, limit)
+
+
+def run_workload(workload, folder):
+    command = [os.path.join(options.build, "bench", "bench_steps"), workload, SIZE]
+    plain_server = Server(*command, *(["--dump", folder] if workload == "gpt" else []))
+    encore_server = Server(*command)
+    servers = [plain_server, encore_server]
+    plain = System("plain", plain_server, "plain")
+    systems = [plain]
+    # What rests has settled after two steps: gradients and the optimizer's state are there.
+    first = [plain_server.step(number, "plain") for number in range(WARM_UP)]
+    encore_server.step(0, "plain")
+    encore_server.step(1, "plain")
+    activations = max(step["peak_bytes"] - step["resting_bytes"] for step in first[2:])
+    resting = first[-1]["resting_bytes"]
+    if workload == "gpt":
+        reuse_server = Server(*command, "--reuse")
+        python = Server("/usr/bin/python3", "bench/steps/python_server.py",
+                        os.path.join(options.build, "bench", "libbench_meter.so"), folder,
+                        *(["--small"] if options.small else []))
+        servers += [reuse_server, python]
+        python_plain = System("Python, plain", python, "plain")
+        systems += [
+            System("plain, blocks reused", reuse_server, "plain", plain),
+            System("Scope(keep_all())", plain_server, "keep_all", plain),
+            System("Encore, a checkpoint a block", plain_server, "per_block", plain),
+            System("Encore, the same, blocks reused", reuse_server, "per_block", plain),
+            System("Encore, keep_matmuls()", plain_server, "keep_matmuls", plain),
+            System("Encore, kRerun", plain_server, "rerun", plain),
+            python_plain,
+            System("Python, a checkpoint a block", python, "checkpoint", python_plain),
+            System("Python, the same, reentrant", python, "reentrant", python_plain),
+        ] + [System(f"Python, checkpoint_sequential({n})", python, f"sequential {n}", python_plain)
+             for n in ([2] if options.small else [4] if options.quick else [2, 4])]
+        # Encore within the bytes that Python's checkpoints reach.
+        python.step(0, "plain")
+        step = python.step(1, "checkpoint")
+        limit = resting + step["peak_bytes"] - step["resting_bytes"]
+        systems.append(System("Encore, budget of Python's peak", encore_server, f"budget {limit}", plain, None, limit))
+    systems += budgets(encore_server, plain, activations, resting)
+    for number in range(WARM_UP + ROUNDS):
+        for system in systems:
+            # Only what has to warm up does: plans are made and times settle in a budget's first steps.
+            if number >= WARM_UP - 1 or "budget" in system.way:
+                system.step(number)
+            elif system is plain:
+                system.step(number)
+        print(f"{workload}: round {number + 1} of {WARM_UP + ROUNDS}", file=sys.stderr)
+    for server in servers:
+        server.close()
+    return [system.result(workload, plain) for system in systems]
+
+
+def print_table(workload, results):
+    print(f"\n{workload}: a step is forward, backward and Adam; extra time over the plain step of the same side")
+    print(f"{'':36} {'peak MB':>8} {'above rest':>10} {'predicted':>9} {'median s':>9} {'extra':>7} {'min s':>7} "
+          f"{'extra':>7} {'replayed':>8}  gradients")
+    for row in results:
+        if row["refused"]:
+            print(f"{row['system']:36} refused: {row['refused'][:120]}")
+            continue
+        predicted = f"{row['predicted_peak_bytes'] / 1e6:9.1f}" if row["predicted_peak_bytes"] > 0 else f"{'':9}"
+        same = "same bits" if row["max_abs_grad_diff"] == 0 else f"differ by {row['max_abs_grad_diff']:.1e}"
+        above = (row["peak_bytes"] - row["resting_bytes"]) / 1e6
+        print(f"{row['system']:36} {row['peak_bytes'] / 1e6:8.1f} {above:10.1f} {predicted} "
+              f"{statistics.median(row['step_seconds']):9.3f} {row['time_ratio'] - 1:7.1%} "
+              f"{min(row['step_seconds']):7.3f} {row['time_ratio_minimum'] - 1:7.1%} {row['ops_replayed']:8}  {same}")
+
+
+all_results = []
+for name in options.workloads.split(","):
+    with tempfile.TemporaryDirectory() as scratch:
+        table = run_workload(name, scratch)
+    print_table(name, table)
+    all_results += table
+print(f"\n{ROUNDS} interleaved rounds; OPENBLAS_CORETYPE={os.environ.get('OPENBLAS_CORETYPE', 'not set')}, "
+      f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')}, {os.cpu_count()} cores")
+if options.json:
+    os.makedirs(os.path.dirname(options.json) or ".", exist_ok=True)
+    with open(options.json, "w") as file:
+        json.dump(all_results, file, indent=1)
+if any(row["refused"] is None and row["max_abs_grad_diff"] != 0 and row["system"].startswith("Encore")
+       for row in all_results):
+    sys.exit("a gradient differs from the plain run")
+if any(row["budget_bytes"] and row["refused"] is None and row["peak_bytes"] > row["budget_bytes"]
+       for row in all_results):
+    sys.exit("a budget was not kept")
