@@ -78,7 +78,7 @@ Workload make_gpt(Size size, uint64_t seed) {
 Workload make_resnet(Size size, uint64_t seed) {
   ResNetConfig config;
   if (size == Size::kSmall) {
-    config = {/*blocks=*/{1, 1, 1, 1}, /*width=*/8, /*image=*/32, /*batch=*/2, /*classes=*/10};
+    config = {/*blocks=*/{1, 1, 1, 1}, /*width=*/4, /*image=*/64, /*batch=*/4, /*classes=*/10};
   }
   return assemble<ResNet>("resnet", config, seed);
 }
@@ -86,7 +86,7 @@ Workload make_resnet(Size size, uint64_t seed) {
 Workload make_unet(Size size, uint64_t seed) {
   UNetConfig config;
   if (size == Size::kSmall) {
-    config = {/*levels=*/4, /*base=*/4, /*image=*/32, /*batch=*/2, /*classes=*/2};
+    config = {/*levels=*/3, /*base=*/4, /*image=*/64, /*batch=*/4, /*classes=*/2};
   }
   return assemble<UNet>("unet", config, seed);
 }

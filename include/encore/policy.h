@@ -23,6 +23,9 @@ struct ValueInfo {
   std::string_view path;  ///< names of the open scopes and checkpoints, outermost first: "decoder/block3"
   int64_t bytes = 0;      ///< of its storage
   bool random = false;    ///< its op drew random numbers
+  /// The op that made its storage; another than `op` where in-place ops changed the result since, as a bias is added to
+  /// a matrix product.
+  std::string_view maker = {};
 };
 
 /// A rule over values. It may have no opinion on a value; `a | b` asks b where a has none.
@@ -50,9 +53,11 @@ class ENCORE_API Policy {
 ENCORE_API Policy keep_all();
 /// Recomputes everything: what `checkpoint` does by default.
 ENCORE_API Policy drop_all();
-/// Keeps results of matrix products, convolutions and attention, the dear ones; recomputes the rest.
+/// Keeps results of matrix products, convolutions and attention, the dear ones, also where an in-place op has changed
+/// them since; recomputes the rest.
 ENCORE_API Policy keep_matmuls();
-/// Keeps results of the named ops ("aten::addmm", with or without overload); recomputes the rest.
+/// Keeps results of the named ops ("aten::addmm", with or without overload), as they are or changed in place; recomputes
+/// the rest.
 ENCORE_API Policy keep_ops(std::initializer_list<std::string_view> ops);
 /// Recomputes values of strictly more than `bytes`; keeps the rest.
 ENCORE_API Policy larger_than(int64_t bytes);

@@ -4,6 +4,23 @@
 #include <algorithm>
 
 namespace encore::budget {
+namespace {
+
+/// By step: the step until which somebody holds its values anyway: the user's code, or autograd for a node that asks.
+std::vector<int32_t> alive_until(const StepModel& model) {
+  std::vector<int32_t> alive;
+  for (size_t i = 0; i < model.graph.steps.size(); ++i) {
+    alive.push_back(std::max(static_cast<int32_t>(i), model.graph.steps[i].held_until));
+  }
+  for (const int32_t node : model.backward_steps) {
+    for (const int32_t input : model.graph.steps[static_cast<size_t>(node)].inputs) {
+      alive[static_cast<size_t>(input)] = std::max(alive[static_cast<size_t>(input)], node);
+    }
+  }
+  return alive;
+}
+
+}  // namespace
 
 Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan) {
   Itinerary itinerary;
@@ -15,7 +32,8 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
   itinerary.after.resize(model->path.size());
   std::vector<char> seen(num_steps, 0);
   std::vector<char> again(num_steps, 0);
-  int32_t done = -1;  // the last step that has run for the first time
+  std::vector<int32_t> first_drop(num_steps, -1);  // the step after which that is
+  int32_t done = -1;                               // the last step that has run for the first time
   for (const plan::Op& op : plan.schedule) {
     const auto step = static_cast<size_t>(op.step);
     if (op.kind == plan::OpKind::kCompute && seen[step] == 0) {
@@ -26,7 +44,18 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
     if (done >= 0 && !model->units[step].values.empty()) {
       const bool compute = op.kind == plan::OpKind::kCompute;
       again[step] = again[step] != 0 || compute ? 1 : 0;
-      itinerary.after[static_cast<size_t>(last_event[static_cast<size_t>(done)])].push_back({compute, op.step});
+      itinerary.after[static_cast<size_t>(last_event[static_cast<size_t>(done)])].push_back(
+          {compute ? Do::kCompute : Do::kDrop, op.step});
+      if (!compute && first_drop[step] < 0) {
+        first_drop[step] = done;
+      }
+    }
+  }
+  const std::vector<int32_t> alive = alive_until(*model);
+  for (size_t i = 0; i < num_steps; ++i) {
+    if (!model->units[i].values.empty() && first_drop[i] > alive[i]) {
+      auto& actions = itinerary.after[static_cast<size_t>(last_event[i])];
+      actions.insert(actions.begin(), {Do::kHold, static_cast<int32_t>(i)});
     }
   }
   for (size_t i = 0; i < num_steps; ++i) {

@@ -7,8 +7,14 @@
 
 namespace encore::budget {
 
+enum class Do : uint8_t {
+  kHold,     // keep the step's values although neither autograd nor the user's code does
+  kCompute,  // bring them back
+  kDrop,     // let go of them
+};
+
 struct Action {
-  bool compute = false;  // bring the values back; else let go of them
+  Do what = Do::kDrop;
   int32_t step = 0;
 };
 

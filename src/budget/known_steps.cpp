@@ -58,23 +58,20 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
     steps_.erase(same);
   }
   const int64_t tolerance = std::max<int64_t>(1, limit_bytes < 0 ? 1 : limit_bytes / kSameBackground);
-  const bool settled =
-      step.model && step.seconds.size() >= kMostSamples && is_same_background(*step.model, model, tolerance);
-  if (!settled) {
-    if (step.seconds.size() >= kMostSamples || (step.model && step.seconds[0].size() != model.graph.steps.size())) {
-      step.seconds.erase(step.seconds.begin());
-    }
+  const bool other_background = !step.model || !is_same_background(*step.model, model, tolerance);
+  const bool more_times = step.seconds.size() < kMostSamples;
+  if (more_times) {
     step.seconds.push_back(times_of(model.graph));
+  }
+  if (other_background || more_times) {
     for (size_t i = 0; i < model.graph.steps.size(); ++i) {
       model.graph.steps[i].time = typical(step.seconds, i);
     }
-    const bool other_background = !step.model || !is_same_background(*step.model, model, tolerance);
-    const bool better_times = step.planned_samples < kSettledSamples && step.seconds.size() >= kSettledSamples;
-    if (other_background || better_times) {
-      step.plans.clear();
+    step.model = std::make_shared<StepModel>(std::move(model));
+    step.plans.clear();  // their times are not comparable with those of plans to come
+    if (other_background || (step.planned_samples < kSettledSamples && step.seconds.size() >= kSettledSamples)) {
       step.planned_limit_bytes = -1;
     }
-    step.model = std::make_shared<StepModel>(std::move(model));
   }
   if (limit_bytes >= 0 && (step.worked_bytes < 0 || limit_bytes < step.worked_bytes)) {
     step.worked_bytes = limit_bytes;

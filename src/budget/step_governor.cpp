@@ -313,7 +313,13 @@ void StepGovernor::act(size_t index, bool compute_too) {
   const auto region = region_.lock();
   for (const Action& action : itinerary_->after[index]) {
     const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
-    if (!action.compute) {
+    if (action.what == Do::kHold) {
+      for (const ValueId value : values) {
+        region->hold_resident(value);
+      }
+      continue;
+    }
+    if (action.what == Do::kDrop) {
       for (const ValueId value : values) {
         given_up_[value] = true;
         region->evict(value);

@@ -98,8 +98,10 @@ Policy drop_all() {
 Policy keep_matmuls() {
   return Policy(
       [](const ValueInfo& value) -> std::optional<Action> {
-        const auto* known = std::find(kMatmuls.begin(), kMatmuls.end(), without_overload(value.op));
-        return known == kMatmuls.end() ? std::nullopt : std::optional(Action::kKeep);
+        const auto is_matmul = [](std::string_view op) {
+          return std::find(kMatmuls.begin(), kMatmuls.end(), without_overload(op)) != kMatmuls.end();
+        };
+        return is_matmul(value.op) || is_matmul(value.maker) ? std::optional(Action::kKeep) : std::nullopt;
       },
       Action::kRecompute);
 }
@@ -109,7 +111,8 @@ Policy keep_ops(std::initializer_list<std::string_view> ops) {
   return Policy(
       [names](const ValueInfo& value) -> std::optional<Action> {
         const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-          return name == value.op || name == without_overload(value.op);
+          return name == value.op || name == without_overload(value.op) || name == value.maker ||
+                 name == without_overload(value.maker);
         });
         return named ? std::optional(Action::kKeep) : std::nullopt;
       },

@@ -144,7 +144,12 @@ ReplayRegion::~ReplayRegion() {
 ValueInfo ReplayRegion::info_of(ValueId id) const {
   const tape::Value& value = tape_->value(id);
   const tape::Op& op = tape_->ops()[static_cast<size_t>(value.producer)];
-  return {op.info->name, path_, value.nbytes, op.random != nullptr};
+  ValueId first = id;
+  while (tape_->value(first).base != tape::kNone && tape_->value(tape_->value(first).base).producer != tape::kNone) {
+    first = tape_->value(first).base;
+  }
+  const tape::Op& maker = tape_->ops()[static_cast<size_t>(tape_->value(first).producer)];
+  return {op.info->name, path_, value.nbytes, op.random != nullptr, maker.info->name};
 }
 
 std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tensor) {
@@ -383,10 +388,16 @@ std::vector<ValueId> ReplayRegion::held_values() const {
   return values;
 }
 
+void ReplayRegion::hold_resident(ValueId value) {
+  if (c10::Storage storage = tape_->resident(value); storage && !tape_->value(value).retained) {
+    tape_->retain(value, std::move(storage), 1);
+  }
+}
+
 bool ReplayRegion::can_evict(ValueId value) const {
   const tape::Value& entry = tape_->value(value);
   if (entry.retained) {
-    return entry.retained.use_count() == 1;
+    return static_cast<int32_t>(entry.retained.use_count()) == references(value);
   }
   const tape::StorageRecord& record = tape_->storage(entry.storage);
   const int32_t ours = references(value);
@@ -400,10 +411,11 @@ bool ReplayRegion::evict(ValueId value) {
   }
   if (tape_->value(value).retained) {
     tape_->let_go(value);
-    return true;
   }
-  for (ReplayHandle* handle : handles_.at(value)) {
-    handle->drop();
+  if (const auto handles = handles_.find(value); handles != handles_.end()) {
+    for (ReplayHandle* handle : handles->second) {
+      handle->drop();
+    }
   }
   return true;
 }

@@ -77,6 +77,8 @@ class ReplayRegion final : public record::Region,
   int32_t references(tape::ValueId value) const;
   /// Values that autograd has saved here, or that came back and are still held.
   std::vector<tape::ValueId> held_values() const;
+  /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
+  void hold_resident(tape::ValueId value);
   /// Brings values back ahead of time.
   void bring_back(const std::vector<tape::ValueId>& targets);
   const std::shared_ptr<Governor>& governor() const { return options_.governor; }

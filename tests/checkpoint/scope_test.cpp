@@ -186,6 +186,17 @@ TEST(Policies, KeepMatmulsKeepsThemAndDropsTheRest) {
   EXPECT_EQ(scope.stats().ops_replayed, 4) << "sin, tanh, and the second product for sigmoid";
 }
 
+TEST(Policies, AMatrixProductWithABiasAddedInPlaceIsOne) {
+  const at::Tensor x = torch::randn({4, 8, 16});
+  const at::Tensor weight = torch::randn({16, 16}).requires_grad_();
+  const at::Tensor bias = torch::randn({16}).requires_grad_();
+  const Scope scope(keep_matmuls());
+  const at::Tensor y = x.matmul(weight).add_(bias).tanh().exp().sum();
+  EXPECT_EQ(scope.stats().values_kept, 0) << "tanh and exp save their results";
+  const at::Tensor z = x.matmul(weight).add_(bias).sin().sum();
+  EXPECT_EQ(scope.stats().values_kept, 1) << "sin saves the product";
+}
+
 TEST(Policies, NamesSizesOpsAndCombinations) {
   const auto action = [](const Policy& policy, std::string_view op, std::string_view path, int64_t bytes) {
     return policy({op, path, bytes, false});
