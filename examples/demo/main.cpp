@@ -41,8 +41,8 @@ demo::Comparison run(const demo::Subject& subject, const demo::Options& options)
 }
 
 int run_all(const demo::Options& options) {
-  encore::live_tensor_bytes();  // the first call begins the counting; tensors made before it would not be in the
-                                // figures
+  // The first call begins the counting: tensors made before it would be missing from the figures.
+  encore::live_tensor_bytes();
   if (options.threads > 0) {
     at::set_num_threads(options.threads);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
@@ -60,7 +61,7 @@ BudgetWish parse_budget(const std::string& text) {
   }
   char* end = nullptr;
   wish.part = std::strtod(text.c_str(), &end) / 100;
-  if (end == text.c_str() || *end != '%' || !(wish.part > 0 && wish.part <= 1)) {
+  if (end == text.c_str() || std::string_view(end) != "%" || !(wish.part > 0 && wish.part <= 1)) {
     throw encore::InvalidArgument("budget: '" + text + "' is not above 0% and at most 100%");
   }
   return wish;
