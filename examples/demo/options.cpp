@@ -19,7 +19,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  demo                                        both models, in half of the memory that they need\n"
     "  demo --budget 300MiB --model gpt            a GPT, in 300 MiB for all tensors of the process\n"
-    "  demo --budget 30% --model cnn --steps 200   a CNN, longer, in less\n"
+    "  demo --budget 40% --model cnn --steps 200   a CNN, longer, in less\n"
     "  demo --model gpt --data my_book.txt         a GPT, on a text of yours\n"
     "Exit codes: 0 done, 1 the budget is too small (the message says what is needed) or a file is missing,\n"
     "2 wrong command line.";

@@ -23,7 +23,7 @@ BudgetWish parse_budget(const std::string& text);
 struct Options {
   BudgetWish budget;
   std::vector<std::string> models = {"gpt", "cnn"};
-  int64_t steps = 40;
+  int64_t steps = 30;
   std::string text_file;     ///< for the GPT; empty: the text that comes with the demo
   std::string image_folder;  ///< for the CNN; empty: where Debian's package puts Fashion-MNIST
   int threads = 0;           ///< 0: as many as LibTorch chooses
