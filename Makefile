@@ -1,6 +1,7 @@
 # The commands of the README. Each installs what is missing, builds, and runs; a second call is quick.
 PRESET ?= dev
 JOBS ?= $(shell nproc)
+TARGET ?= all
 
 .PHONY: demo test bench setup build format lint clean
 
@@ -9,14 +10,16 @@ setup:
 
 build: setup
 	@test -f build/$(PRESET)/build.ninja || cmake --preset $(PRESET)
-	@cmake --build build/$(PRESET) -j $(JOBS)
+	@cmake --build build/$(PRESET) -j $(JOBS) --target $(TARGET)
 
 test: build
 	@ctest --test-dir build/$(PRESET) --output-on-failure -j $(JOBS)
 
+# make demo BUDGET=300MiB MODEL=gpt STEPS=200
 demo:
-	@$(MAKE) --no-print-directory build PRESET=release
-	@scripts/with_blas build/release/examples/train_twice
+	@$(MAKE) --no-print-directory build PRESET=release TARGET=demo
+	@scripts/with_blas build/release/examples/demo/demo --report build/demo/report.html \
+	  $(if $(BUDGET),--budget '$(BUDGET)') $(if $(MODEL),--model '$(MODEL)') $(if $(STEPS),--steps '$(STEPS)')
 
 bench:
 	@$(MAKE) --no-print-directory build PRESET=release

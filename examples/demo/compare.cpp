@@ -1,0 +1,122 @@
+// Runs a few steps in each way and compares.
+#include "compare.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include <encore/bytes.h>
+#include <encore/error.h>
+#include <encore/memory.h>
+
+#include "progress.h"
+#include "trainer.h"
+
+namespace demo {
+namespace {
+
+// The first step makes gradients and Adam's state, and the next ones let a budget learn and plan; then all are alike.
+constexpr int64_t kWarmUps = 3;
+constexpr int64_t kMeasured = 3;
+
+constexpr int kPercents[] = {100, 50, 30};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::vector<char> gradient_bytes(const Trainer& trainer) {
+  std::vector<char> bytes;
+  for (const torch::Tensor& parameter : trainer.parameters()) {
+    const torch::Tensor gradient = parameter.grad().contiguous();
+    const auto* begin = static_cast<const char*>(gradient.data_ptr());
+    bytes.insert(bytes.end(), begin, begin + gradient.nbytes());
+  }
+  return bytes;
+}
+
+bool same_bits(const Trace& a, const Trace& b) {
+  return a.losses.size() == b.losses.size() &&
+         std::memcmp(a.losses.data(), b.losses.data(), a.losses.size() * sizeof(double)) == 0 &&
+         a.gradients == b.gradients;
+}
+
+/// Trains a new model in one way; `step_in_its_way(trainer, i)` does a step and gives its loss.
+template <class StepInItsWay>
+Trace measure(const Subject& subject, Way* way, const StepInItsWay& step_in_its_way) {
+  Trace trace;
+  std::vector<double> seconds;
+  Trainer trainer(subject);
+  Progress progress;
+  for (int64_t i = 0; i < kWarmUps + kMeasured; ++i) {
+    progress.show(
+        "  comparing: " + way->name + ", step " + std::to_string(i + 1) + "/" + std::to_string(kWarmUps + kMeasured),
+        i == 0);
+    const encore::MemoryScope memory;
+    const auto start = Clock::now();
+    trace.losses.push_back(step_in_its_way(trainer, i));
+    if (i >= kWarmUps) {
+      seconds.push_back(seconds_since(start));
+      way->resting_bytes = memory.start_bytes();
+      way->peak_bytes = std::max(way->peak_bytes, memory.peak_bytes());
+    }
+    trace.gradients.push_back(gradient_bytes(trainer));
+  }
+  way->step_seconds = median(seconds);
+  return trace;
+}
+
+}  // namespace
+
+void Comparison::measure_plain() {
+  Way plain("plain");
+  plain_ = measure(subject_, &plain, [](Trainer& trainer, int64_t i) { return trainer.step(i); });
+  plain.bit_identical = true;
+  Way checkpointed("a checkpoint a block");
+  const Trace trace = measure(subject_, &checkpointed,
+                              [](Trainer& trainer, int64_t i) { return trainer.step(i, Blocks::kCheckpointed); });
+  checkpointed.bit_identical = same_bits(trace, plain_);
+  ways_ = {plain, checkpointed};
+}
+
+void Comparison::measure_budgets() {
+  for (const int percent : kPercents) {
+    ways_.push_back(measure_budget(percent));
+  }
+}
+
+Way Comparison::measure_budget(int percent) const {
+  const Way& plain = ways_.front();
+  Way way("Encore, " + std::to_string(percent) + "%");
+  way.limit_bytes = plain.resting_bytes + (plain.peak_bytes - plain.resting_bytes) * percent / 100;
+  encore::MemoryBudget budget(way.limit_bytes);
+  try {
+    const Trace trace = measure(subject_, &way, [&](Trainer& trainer, int64_t i) {
+      const auto step = budget.step();
+      return trainer.step(i);
+    });
+    way.bit_identical = same_bits(trace, plain_);
+  } catch (const encore::BudgetError& error) {
+    way.refusal = error.what();
+  }
+  return way;
+}
+
+std::vector<encore::RunSystem> Comparison::systems() const {
+  std::vector<encore::RunSystem> systems;
+  for (const Way& way : ways_) {
+    if (way.refusal.empty()) {
+      systems.push_back({way.name, way.peak_bytes, way.step_seconds, way.bit_identical});
+    }
+  }
+  return systems;
+}
+
+bool Comparison::all_bit_identical() const {
+  return std::all_of(ways_.begin(), ways_.end(),
+                     [](const Way& way) { return way.bit_identical || !way.refusal.empty(); });
+}
+
+}  // namespace demo
