@@ -28,6 +28,8 @@ function(encore_target name)
   endif()
   if(ENCORE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${ENCORE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    # GCC takes members of LibTorch's optional types for uninitialised once the sanitizers' checks stand between.
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${name} PRIVATE -fsanitize=${ENCORE_SANITIZE})
   endif()
 endfunction()

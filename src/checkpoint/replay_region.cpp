@@ -16,7 +16,9 @@ class ReplayHandle final : public Saved {
  public:
   ReplayHandle(std::shared_ptr<ReplayRegion> region, ValueId value, const at::Tensor& tensor, bool keep)
       : region_(std::move(region)), value_(value), geometry_(tape::Geometry::of(tensor)), version_(tensor._version()) {
-    if (region_->check() == DeterminismCheck::kValues && region_->tape().find(tensor) == value) {
+    const tape::Tape& tape = region_->tape();
+    const tape::OpInfo& made_by = *tape.ops()[static_cast<size_t>(tape.value(value).producer)].info;
+    if (region_->check() == DeterminismCheck::kValues && tape.find(tensor) == value && !made_by.is_workspace(tensor)) {
       hash_ = tape::hash_elements(tensor);
     }
     region_->handles_[value_].push_back(this);

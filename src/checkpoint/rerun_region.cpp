@@ -325,7 +325,8 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   }
   // Some ops save a buffer first and fill it later.
   const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
-  if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled) {
+  const bool workspace = op != nullptr && op->is_workspace(tensor);
+  if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled && !workspace) {
     slot.hash = tape::hash_elements(tensor);
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});

@@ -210,9 +210,10 @@ Schedule read_schedule(std::string_view text, const std::string& name, const Gra
   if (format != "encore-schedule-1" && format != "encore-plan-1") {
     throw InvalidArgument(name + ": format is '" + format + "', not 'encore-schedule-1' or 'encore-plan-1'");
   }
-  const json& ops = member(root, "schedule", Place{name});
+  const Place top{name};
+  const json& ops = member(root, "schedule", top);
   if (!ops.is_array()) {
-    Place{name}.field("schedule").refuse("is " + std::string(ops.type_name()) + ", not an array");
+    top.field("schedule").refuse("is " + std::string(ops.type_name()) + ", not an array");
   }
   Schedule schedule;
   for (const json& item : ops) {

@@ -288,9 +288,11 @@ void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const
         continue;
       }
       if (!saved) {
-        const c10::IValue& boxed = args[arg.arg];
-        const at::Tensor& tensor =
-            arg.index == tape::kNone ? boxed.toTensor() : boxed.toListRef()[static_cast<size_t>(arg.index)].toTensor();
+        const c10::IValue* boxed = &args[arg.arg];
+        if (arg.index != tape::kNone) {
+          boxed = &boxed->toListRef()[static_cast<size_t>(arg.index)];
+        }
+        const at::Tensor& tensor = boxed->toTensor();
         saved = save_value(arg.value, tensor, version_of(tensor));
         saved->needs_whole_storage();
       }

@@ -176,6 +176,7 @@ class Replay {
       if (op.random) {
         random_.prepare(*op.random);
       }
+      const at::AutoGradMode grad(op.grad_mode);
       op.info->handle.callBoxed(stack);
     });
     bind_results(id, op, stack, written);

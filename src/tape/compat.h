@@ -101,9 +101,16 @@ struct DeviceBytes {
   int64_t peak = 0;
 };
 
+#if ENCORE_TORCH_AT_LEAST(2, 9)
+/// Null where there is none: c10::getDeviceAllocator calls that a bug of LibTorch's.
+inline c10::DeviceAllocator* device_allocator(c10::Device device) {
+  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+}
+#endif
+
 inline DeviceBytes device_bytes(c10::Device device) {
 #if ENCORE_TORCH_AT_LEAST(2, 9)
-  if (auto* allocator = c10::getDeviceAllocator(device.type()); allocator != nullptr && allocator->initialized()) {
+  if (auto* allocator = device_allocator(device); allocator != nullptr && allocator->initialized()) {
     const auto stats = allocator->getDeviceStats(device.index());
     return {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak};
   }
@@ -113,7 +120,7 @@ inline DeviceBytes device_bytes(c10::Device device) {
 
 inline void reset_device_peak(c10::Device device) {
 #if ENCORE_TORCH_AT_LEAST(2, 9)
-  if (auto* allocator = c10::getDeviceAllocator(device.type()); allocator != nullptr && allocator->initialized()) {
+  if (auto* allocator = device_allocator(device); allocator != nullptr && allocator->initialized()) {
     allocator->resetPeakStats(device.index());
     return;
   }

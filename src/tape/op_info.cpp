@@ -49,6 +49,9 @@ constexpr std::array<Stateful, 8> kStateful = {{
     {"aten::rrelu_with_noise_", {"noise", ""}, true},
 }};
 
+// oneDNN's recurrent layer, which an LSTM on the CPU runs on in LibTorch 2.
+constexpr std::array<std::string_view, 1> kLeavingWorkspace = {"aten::mkldnn_rnn_layer"};
+
 bool holds_tensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) {
     return true;
@@ -80,7 +83,7 @@ void read_state_writes(OpInfo& info, const std::string& name) {
 
 std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   auto info = std::make_unique<OpInfo>(
-      OpInfo{handle, {}, 0, 0, false, false, true, false, false, false, false, false, false, {}, {}, false, {}});
+      OpInfo{handle, {}, 0, 0, false, false, true, false, false, false, false, false, false, {}, {}, false, {}, false});
   const c10::FunctionSchema& schema = handle.schema();
   const std::string& name = schema.name();
   info->name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
@@ -91,6 +94,7 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   info->replayable = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   info->metadata_only = handle.hasTag(at::Tag::inplace_view);
   info->moves_storage = is_one_of(name, kMovingStorage);
+  info->leaves_workspace = is_one_of(name, kLeavingWorkspace);
 
   bool reads_tensors = false;
   bool has_out = false;

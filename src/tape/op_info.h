@@ -29,6 +29,11 @@ struct OpInfo {
   std::vector<size_t> state_writes;
   bool state_overwritten = false;      // noise is set anew; statistics are updated
   std::optional<size_t> training_arg;  // state is written only when this argument is true
+  bool leaves_workspace = false;       // see is_workspace()
+
+  /// True for a result that only the op's own backward understands and of which not every byte is set: running the op
+  /// again gives as good a one, but not the same bits.
+  bool is_workspace(const at::Tensor& result) const { return leaves_workspace && result.scalar_type() == at::kByte; }
 
   /// The operator of this recorded call, or null for what is no dispatched operator.
   static const OpInfo* find(const at::RecordFunction& call);

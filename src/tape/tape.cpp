@@ -168,6 +168,7 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
   Op& op = pending.op;
   op.info = &info;
   op.opaque = !info.replayable;
+  op.grad_mode = c10::GradMode::is_enabled();
   op.args.reserve(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];

@@ -81,6 +81,7 @@ struct Op {
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
   int64_t duration_ns = 0;
   bool opaque = false;
+  bool grad_mode = false;  // some kernels ask whether a backward may follow, and leave out what only it would need
 };
 
 /// Where a storage stands: which value its bytes are now, if nobody wrote to them unseen.

@@ -22,6 +22,22 @@ TEST_P(Kinds, ConstantsMadeFromLists) {
       });
 }
 
+TEST_P(Kinds, KernelsThatAskWhetherABackwardMayFollow) {
+  expect_same(
+      [] {
+        return Tensors{leaf({4, 4})};
+      },
+      [](const Tensors& x) {
+        const at::Tensor doubled = custom_ops::call("asks", x[0].detach());
+        at::Tensor tripled;
+        {
+          const at::NoGradGuard no_grad;
+          tripled = custom_ops::call("asks", x[0]);
+        }
+        return Tensors{x[0].exp() * doubled, x[0].sin() * tripled};
+      });
+}
+
 TEST_P(Kinds, BytesWrittenThroughPointersAndAccessors) {
   expect_same(
       [] {

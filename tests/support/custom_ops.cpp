@@ -35,6 +35,10 @@ at::Tensor draws(const at::Tensor& tensor) {
   ++g_runs;
   return tensor * at::rand_like(tensor);
 }
+at::Tensor asks(const at::Tensor& tensor) {
+  ++g_runs;
+  return tensor * (c10::GradMode::is_enabled() ? 2 : 3);
+}
 std::vector<at::Tensor> splits(const at::Tensor& tensor) {
   std::vector<at::Tensor> pieces;
   for (int64_t i = 0; i <= g_runs; ++i) {
@@ -49,7 +53,7 @@ at::Tensor mapped(const c10::Dict<std::string, at::Tensor>& tensors) {
 }
 
 TORCH_LIBRARY(encore_test, m) {
-  for (const char* name : {"fails", "grows", "flips", "retypes", "counts", "draws"}) {
+  for (const char* name : {"fails", "grows", "flips", "retypes", "counts", "draws", "asks"}) {
     m.def((std::string(name) + "(Tensor self) -> Tensor").c_str());
   }
   m.def("splits(Tensor self) -> Tensor[]");
@@ -63,6 +67,7 @@ TORCH_LIBRARY_IMPL(encore_test, CPU, m) {
   m.impl("retypes", retypes);
   m.impl("counts", counts);
   m.impl("draws", draws);
+  m.impl("asks", asks);
   m.impl("splits", splits);
 }
 TORCH_LIBRARY_IMPL(encore_test, CompositeExplicitAutograd, m) {
