@@ -142,6 +142,10 @@ def run_workload(workload, folder):
             elif system is plain:
                 system.step(number)
         print(f"{workload}: round {number + 1} of {WARM_UP + ROUNDS}", file=sys.stderr)
+    for system in systems:
+        if system.fraction == 0.5 and system.refused is None and options.json:
+            file = os.path.join(os.path.dirname(options.json) or ".", f"{workload}.run.json")
+            encore_server.step(0, f"run {system.budget} {file}")
     for server in servers:
         server.close()
     return [system.result(workload, plain) for system in systems]
@@ -163,6 +167,8 @@ def print_table(workload, results):
               f"{min(row['step_seconds']):7.3f} {row['time_ratio_minimum'] - 1:7.1%} {row['ops_replayed']:8}  {same}")
 
 
+if options.json:
+    os.makedirs(os.path.dirname(options.json) or ".", exist_ok=True)
 all_results = []
 for name in options.workloads.split(","):
     with tempfile.TemporaryDirectory() as scratch:
@@ -172,7 +178,6 @@ for name in options.workloads.split(","):
 print(f"\n{ROUNDS} interleaved rounds; OPENBLAS_CORETYPE={os.environ.get('OPENBLAS_CORETYPE', 'not set')}, "
       f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')}, {os.cpu_count()} cores")
 if options.json:
-    os.makedirs(os.path.dirname(options.json) or ".", exist_ok=True)
     with open(options.json, "w") as file:
         json.dump(all_results, file, indent=1)
 if any(row["refused"] is None and row["max_abs_grad_diff"] != 0 and row["system"].startswith("Encore")

@@ -5,6 +5,7 @@
 //   3 keep_all                   (in Scope(keep_all()))
 //   3 per_block                  (gpt only: a checkpoint a block; also keep_matmuls, rerun)
 //   3 budget 500000000
+//   0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
 //
 // Answers each with one line of JSON. --reuse holds freed blocks for reuse in all of them, as a budget does in its own;
 // --dump writes the weights, the first steps' data and, after each step, its gradients, for Python's side. A step is
@@ -57,6 +58,10 @@ class Server {
       const workloads::StepData data = workload_.data(batch);
       write(folder + "/batch" + std::to_string(batch), {data.inputs, data.targets});
     }
+  }
+
+  void write_run(int64_t limit_bytes, const std::string& file) {
+    std::ofstream(file) << budgets_.at(limit_bytes).run_json(workload_.name);
   }
 
   std::string answer(int64_t step, const std::string& way, int64_t limit_bytes) {
@@ -172,7 +177,13 @@ int main(int argc, char** argv) {
     int64_t step = 0;
     int64_t limit_bytes = 0;
     std::string way;
-    words >> step >> way >> limit_bytes;
-    std::cout << server.answer(step, way, limit_bytes) << std::endl;
+    std::string file;
+    words >> step >> way >> limit_bytes >> file;
+    if (way == "run") {
+      server.write_run(limit_bytes, file);
+      std::cout << "{}" << std::endl;
+    } else {
+      std::cout << server.answer(step, way, limit_bytes) << std::endl;
+    }
   }
 }

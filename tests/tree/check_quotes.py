@@ -1,4 +1,7 @@
-"""Checks that each C++ block of docs/classical.md stands in the example named above it. Usage: check_quotes.py TREE"""
+"""Checks that each C++ block of the README and the docs stands in the example named above it.
+
+Usage: check_quotes.py TREE
+"""
 import pathlib
 import re
 import sys
@@ -11,17 +14,17 @@ def squeeze(text):
 def wrong_quotes(tree):
     """Names of the examples whose quote is not in them; a block without an example counts too."""
     wrong = []
-    text = (tree / "docs" / "classical.md").read_text()
-    for before, code in re.findall(r"([^\n]*)\n\n```cpp\n(.*?)```", text, re.S):
-        name = re.search(r"`(examples/\w+\.cpp)`", before)
-        if not name or squeeze(code) not in squeeze((tree / name.group(1)).read_text()):
-            wrong.append(name.group(1) if name else before)
+    for page in [*tree.glob("*.md"), *(tree / "docs").glob("*.md")]:
+        for before, code in re.findall(r"([^\n]*)\n\n```cpp\n(.*?)```", page.read_text(), re.S):
+            name = re.search(r"`(examples/\w+\.cpp)`", before)
+            if not name or squeeze(code) not in squeeze((tree / name.group(1)).read_text()):
+                wrong.append(f"{page.name}: {name.group(1) if name else before}")
     return wrong
 
 
 def main():
     wrong = wrong_quotes(pathlib.Path(sys.argv[1]))
-    print("\n".join(f"docs/classical.md: the code quoted from {w} is not there" for w in wrong) or "quotes: all found")
+    print("\n".join(f"{w}: the code quoted is not there" for w in wrong) or "quotes: all found")
     return 1 if wrong else 0
 
 

@@ -18,4 +18,4 @@ def quotes_of(code):
 
 
 assert quotes_of("f(1, 2);") == []
-assert quotes_of("f(1, 3);") == ["examples/simple.cpp"]
+assert quotes_of("f(1, 3);") == ["classical.md: examples/simple.cpp"]
