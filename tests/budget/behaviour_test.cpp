@@ -5,6 +5,7 @@
 #include <torch/script.h>
 
 #include "support/torch_pch.h"
+#include "tape/compat.h"
 
 namespace encore::test {
 namespace {
@@ -230,10 +231,10 @@ TEST(Budget, RunsCustomFunctions) {
 }
 
 /// Trains a scripted net with or without the fuser, which only a LibTorch with LLVM has on the CPU.
-void expect_same_scripted(bool fused, double part) {
+void expect_same_scripted(bool fused, int64_t layers, double part) {
   const bool outer = torch::jit::tensorExprFuserEnabled();
   torch::jit::setTensorExprFuserEnabled(fused);
-  Net net;
+  Net net(layers);
   torch::jit::Module module("m");
   module.define(R"(
     def forward(self, x, weights: List[Tensor]):
@@ -257,13 +258,16 @@ void expect_same_scripted(bool fused, double part) {
 }
 
 TEST(Budget, RunsScriptedModules) {
-  expect_same_scripted(/*fused=*/false, 1.0);
+  expect_same_scripted(/*fused=*/false, /*layers=*/12, 1.0);
 }
 
 // A fused kernel calls matmul on its own buffers, which it uses again behind ATen's back: each is copied before it is
-// overwritten, so such a step takes more than a plain one (1.54 times with LibTorch 2.14), and must still be exact.
+// overwritten, so such a step takes more than a plain one, and must still be exact.
 TEST(Budget, RunsScriptedModulesWithFusedKernels) {
-  expect_same_scripted(/*fused=*/true, 2.0);
+#if !ENCORE_TORCH_AT_LEAST(2, 14)
+  GTEST_SKIP() << "Debian's 1.13 has no fuser on the CPU, and its 2.6 does not come back from compiling the kernel";
+#endif
+  expect_same_scripted(/*fused=*/true, /*layers=*/2, 4.0);
 }
 
 TEST(Budget, ShapesMayChangeFromStepToStep) {
