@@ -114,7 +114,9 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
   step.least_bytes = plan.feasible ? -1 : plan.min_feasible_bytes;
   step.plan = nullptr;
   if (plan.feasible) {
-    step.plans.push_back(std::make_shared<Itinerary>(make_itinerary(step.model, std::move(plan))));
+    Itinerary itinerary = make_itinerary(step.model, std::move(plan));
+    itinerary.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    step.plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
   }
   // A plan that was made for less memory and is faster, by luck of the search, serves as well.
   for (const auto& made : step.plans) {

@@ -151,6 +151,9 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
     }
   }
   add_measured(run, shown_.journal);
+  if (shown_.plan) {  // on a line of its own, since it was made before the step
+    run.events.push_back({"plan, made before the step", "plan", 0, shown_.plan->planning_seconds * 1e6, 1});
+  }
   return run;
 }
 

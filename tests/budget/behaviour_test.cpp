@@ -415,7 +415,7 @@ TEST(Budget, TellsTheWholeRunAsJsonAndAsAPage) {
   }
   const std::string json = budget.run_json("net <script>", {{"plain", 12345, 0.5, true}});
   for (const char* part : {"encore-run-1", "\"planned\"", "\"measured\"", "\"plain\"", "\"recomputed\"", "12345",
-                           "aten::tanh", "TanhBackward", "\"replay\"", "\"loss\""}) {
+                           "aten::tanh", "TanhBackward", "\"replay\"", "made before the step", "\"loss\""}) {
     EXPECT_NE(json.find(part), std::string::npos) << part;
   }
   const std::string page = budget.run_html("net <script>");
