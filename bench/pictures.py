@@ -5,11 +5,20 @@ Reads FOLDER/results.json and FOLDER/gpt.run.json; writes FOLDER/memory.svg (mem
 """
 import html
 import json
+import math
 import statistics
 import sys
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 380, 70, 20, 40, 50
 COLOURS = {"plain": "#8a8f98", "planned": "#2f6fde", "measured": "#c2410c"}
+
+
+def ticks(span):
+    """Four to eight round numbers within the span."""
+    step = 10 ** math.floor(math.log10((span[1] - span[0]) / 2))
+    while (span[1] - span[0]) / step > 8:
+        step *= 2 if f"{step:e}"[0] in "15" else 2.5
+    return [round(i * step, 10) for i in range(math.ceil(span[0] / step), math.floor(span[1] / step) + 1)]
 
 
 class Chart:
@@ -22,13 +31,13 @@ class Chart:
             f'font-family="system-ui, sans-serif" font-size="12"><title>{html.escape(title)}</title>'
             f'<rect width="100%" height="100%" fill="#ffffff"/>'
             f'<text x="{LEFT}" y="22" font-size="15" font-weight="600" fill="#1f2430">{html.escape(title)}</text>']
-        for i in range(5):
-            x = x_range[0] + (x_range[1] - x_range[0]) * i / 4
-            y = y_range[0] + (y_range[1] - y_range[0]) * i / 4
+        for y in ticks(y_range):
             self.parts.append(
                 f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{self.y(y):.1f}" y2="{self.y(y):.1f}" stroke="#e4e7ec"/>'
-                f'<text x="{LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end" fill="#5b6270">{y:.3g}</text>'
-                f'<text x="{self.x(x):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" fill="#5b6270">{x:.3g}</text>')
+                f'<text x="{LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end" fill="#5b6270">{y:g}</text>')
+        for x in ticks(x_range):
+            self.parts.append(f'<text x="{self.x(x):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" '
+                              f'fill="#5b6270">{x:g}</text>')
         self.parts.append(
             f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 10}" text-anchor="middle" fill="#1f2430">{x_label}</text>'
             f'<text transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle" '
@@ -78,19 +87,21 @@ def time_against_memory(results):
     rows = [row for row in results if row["workload"] == "gpt" and row["refused"] is None]
     points = [(row, (row["peak_bytes"] - row["resting_bytes"]) / 1e6, statistics.median(row["step_seconds"]))
               for row in rows]
-    top = 1.15 * max(y for _, _, y in points)
+    times = [y for _, _, y in points]
     chart = Chart("GPT: step time against peak memory above what rests", "MB of activations and temporaries",
-                  "seconds a step (median)", (0, 1.05 * max(x for _, x, _ in points)), (0, top))
-    budgets = sorted((x, y) for row, x, y in points if row["budget_bytes"])
-    chart.line(budgets, "#2f6fde")
-    for number, (row, x, y) in enumerate(points):
-        colour = "#2f6fde" if row["budget_bytes"] else "#c2410c" if "Python" in row["system"] else "#5b6270"
+                  "seconds a step (median)", (0, 1.6 * max(x for _, x, _ in points)),
+                  (0.95 * min(times), 1.03 * max(times)))
+    chart.line(sorted((x, y) for row, x, y in points if row["budget_bytes"]), "#2f6fde")
+    # Points lie close together: each has a number, and the names are a list at the side.
+    chart.text(WIDTH - 240, TOP + 14, "● Encore within budgets", "#2f6fde")
+    number = 0
+    for row, x, y in points:
+        colour = "#2f6fde" if row["budget_bytes"] else "#c2410c" if "Python" in row["system"] else "#3f4654"
         chart.dot(x, y, colour)
         if not row["budget_bytes"]:
-            chart.text(chart.x(x) + 7, chart.y(y) + (4 if number % 2 else -6), row["system"], colour,
-                       "start" if chart.x(x) < WIDTH / 2 else "end")
-    chart.text(chart.x(budgets[len(budgets) // 2][0]), chart.y(budgets[len(budgets) // 2][1]) + 20,
-               "Encore within budgets", "#2f6fde", "middle")
+            number += 1
+            chart.text(chart.x(x) + 7, chart.y(y) + 4, str(number), colour)
+            chart.text(WIDTH - 240, TOP + 14 + 18 * number, f"{number}  {row['system']}", colour)
     return chart
 
 
