@@ -45,8 +45,9 @@ struct ENCORE_API StepReport {
   int64_t step = 0;        ///< 0, 1, ...
   uint64_t signature = 0;  ///< of ops, shapes, types and gradient modes; equal steps have equal ones
   StepMode mode = StepMode::kOnline;
-  std::string note;     ///< why a step with a plan went on online; else empty
-  bool failed = false;  ///< an exception left the step
+  std::string note;      ///< why a step with a plan went on online; else empty
+  bool failed = false;   ///< an exception left the step
+  bool refused = false;  ///< it was a BudgetError out of an allocation; `note` says what it said
 
   int64_t limit_bytes = -1;           ///< -1: none
   int64_t resting_bytes = 0;          ///< live when the step began

@@ -207,7 +207,9 @@ MemoryBudget::Step MemoryBudget::step() {
         }
         setting.first = latest->plan;
       }
-      setting.find = [known = &impl_->known](size_t index, uint64_t path) { return known->find_plan(index, path); };
+      setting.find = [known = &impl_->known, limit](size_t index, uint64_t path) {
+        return known->find_plan(index, path, limit);
+      };
     }
     auto step = std::make_unique<Step::Impl>(impl_, std::move(setting));
     step->report.step = impl_->steps;
@@ -276,7 +278,10 @@ void MemoryBudget::Step::Impl::learn() {
   report.ops_replayed = figures.ops_replayed;
   report.evictions = figures.evictions;
   report.mode = report.limit_bytes < 0 ? StepMode::kLearning : StepMode::kOnline;
-  if (figures.left_plan) {
+  if (report.failed) {
+    report.refused = !figures.refused.empty();
+    report.note = report.refused ? figures.refused : "an exception left the step";
+  } else if (figures.left_plan) {
     report.note = "left the plan at " + figures.left_at;
   }
   const std::lock_guard<std::recursive_mutex> tape_lock(open.tape()->mutex());

@@ -82,15 +82,10 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
   }
 }
 
-const KnownStep* KnownSteps::find(uint64_t signature) const {
-  const auto hit = std::find_if(steps_.begin(), steps_.end(),
-                                [&](const KnownStep& step) { return step.model->signature() == signature; });
-  return hit == steps_.end() ? nullptr : &*hit;
-}
-
-std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t path) const {
+std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t path, int64_t limit_bytes) const {
   for (const KnownStep& step : steps_) {
-    if (step.plan && index < step.model->path.size() && step.model->path[index] == path) {
+    if (step.plan && step.plan->plan.peak_bytes <= limit_bytes && index < step.model->path.size() &&
+        step.model->path[index] == path) {
       return step.plan;
     }
   }

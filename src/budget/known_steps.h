@@ -32,9 +32,8 @@ class KnownSteps {
   void learn(StepModel model, int64_t limit_bytes);
   /// The kind of step that was seen last, or null.
   KnownStep* latest() { return steps_.empty() ? nullptr : &steps_.front(); }
-  const KnownStep* find(uint64_t signature) const;
-  /// A plan whose event `index` has this path.
-  std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path) const;
+  /// A plan that fits the limit and whose event `index` has this path.
+  std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path, int64_t limit_bytes) const;
   /// Makes a plan for the limit, unless there is one that is still good. Returns the seconds it took.
   static double prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
 

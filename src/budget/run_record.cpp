@@ -105,7 +105,7 @@ void RunRecord::add(const StepReport& step, double loss) {
   char signature[20];
   std::snprintf(signature, sizeof(signature), "%016llx", static_cast<unsigned long long>(step.signature));
   entry.signature = signature;
-  entry.mode = step.failed ? "refused" : mode_of(step);
+  entry.mode = step.refused ? "refused" : mode_of(step);
   entry.message = step.note;
   entry.predicted_peak_bytes = step.predicted_peak_bytes;
   entry.measured_peak_bytes = step.peak_bytes;

@@ -24,7 +24,19 @@ constexpr int64_t kBatch = 128;
 // What a checkpoint of the user's makes costs this part of its price: it is meant to go first.
 constexpr double kHinted = 0.1;
 
-thread_local StepGovernor* g_governor = nullptr;
+/// Who is told of this thread's backward nodes. A step that was ended on another thread could not take itself off here.
+struct Watched {
+  std::weak_ptr<StepGovernor> governor;
+  std::optional<at::CallbackHandle> callback;
+
+  void remove() {
+    if (callback.has_value()) {
+      at::removeCallback(*std::exchange(callback, std::nullopt));
+    }
+    governor.reset();
+  }
+};
+thread_local Watched g_watched;
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -68,15 +80,16 @@ class StepGovernor::NodeObserver {
   struct Ours final : at::ObserverContext {};
 
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-    if (g_governor == nullptr) {
+    const auto governor = g_watched.governor.lock();
+    if (!governor || !governor->running_) {
       return nullptr;
     }
-    g_governor->node_started(call.name());
+    governor->node_started(call.name());
     return std::make_unique<Ours>();
   }
   static void on_end(const at::RecordFunction& /*call*/, at::ObserverContext* context) {
-    if (context != nullptr && g_governor != nullptr) {
-      g_governor->node_ended();
+    if (const auto governor = g_watched.governor.lock(); context != nullptr && governor) {
+      governor->node_ended();
     }
   }
 };
@@ -91,8 +104,9 @@ void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
   region_ = region;
   thread_ = std::this_thread::get_id();
   running_ = true;
-  g_governor = this;
-  callback_ = NodeObserver::add();
+  g_watched.remove();
+  g_watched.governor = weak_from_this();
+  g_watched.callback = NodeObserver::add();
   journal_.start_ns = now_ns();
   other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
   meter().take_other_peak();
@@ -109,8 +123,7 @@ void StepGovernor::stop() {
   running_ = false;
   meter().set_limit(0, nullptr);
   if (thread_ == std::this_thread::get_id()) {
-    at::removeCallback(callback_);
-    g_governor = nullptr;
+    g_watched.remove();
   }
   if (const auto region = region_.lock()) {
     const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
@@ -299,7 +312,6 @@ void StepGovernor::follow(size_t index) {
     }
   }
   if (itinerary_) {
-    ++figures_.followed_until;
     act(index, /*compute_too=*/true);
   }
 }
@@ -310,37 +322,39 @@ void StepGovernor::act(size_t index, bool compute_too) {
   if (itinerary_->after[index].empty()) {
     return;
   }
-  const auto region = region_.lock();
-  for (const Action& action : itinerary_->after[index]) {
-    const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
-    if (action.what == Do::kHold) {
-      for (const ValueId value : values) {
-        region->hold_resident(value);
-      }
-      continue;
+  try {
+    for (const Action& action : itinerary_->after[index]) {
+      act(action, compute_too);
     }
-    if (action.what == Do::kDrop) {
-      for (const ValueId value : values) {
-        given_up_[value] = true;
-        region->evict(value);
-      }
-      continue;
-    }
-    std::vector<ValueId> missing;
-    std::copy_if(values.begin(), values.end(), std::back_inserter(missing), [&](ValueId v) { return !is_there(v); });
-    if (!missing.empty() && compute_too) {
-      try {
-        region->bring_back(missing);
-      } catch (const Error& error) {
-        figures_.left_plan = true;
-        figures_.left_at = error.what();
-        itinerary_ = nullptr;
-        return;
-      }
-    }
+  } catch (const Error& error) {
+    figures_.left_plan = true;
+    figures_.left_at = error.what();
+    itinerary_ = nullptr;
   }
 }
 
+void StepGovernor::act(const Action& action, bool compute_too) {
+  const auto region = region_.lock();
+  const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
+  if (action.what == Do::kHold) {
+    for (const ValueId value : values) {
+      region->hold_resident(value);
+    }
+    return;
+  }
+  if (action.what == Do::kDrop) {
+    for (const ValueId value : values) {
+      given_up_[value] = true;
+      region->evict(value);
+    }
+    return;
+  }
+  std::vector<ValueId> missing;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(missing), [&](ValueId v) { return !is_there(v); });
+  if (!missing.empty() && compute_too) {
+    region->bring_back(missing);
+  }
+}
 bool StepGovernor::is_there(ValueId id) const {
   const tape::Tape& tape = region_.lock()->tape();
   const tape::Value& value = tape.value(id);
@@ -429,11 +443,10 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
 }
 
-void StepGovernor::refuse(int64_t shortage, int64_t nbytes) const {
+void StepGovernor::refuse(int64_t shortage, int64_t nbytes) {
   BudgetError::Figures figures;
   figures.limit_bytes = setting_.limit_bytes;
   figures.needed_bytes = setting_.limit_bytes + shortage;
-  figures.least_bytes = setting_.least_bytes;
   int64_t most = 0;
   if (const auto region = region_.lock()) {
     for (const Event& event : journal_.events) {
@@ -443,15 +456,13 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes) const {
       }
     }
   }
-  throw BudgetError(
+  figures_.refused =
       "budget: an allocation of " + format_bytes(nbytes) + " needs " + format_bytes(figures.needed_bytes) +
-          " in all (" + std::to_string(figures.needed_bytes) + " bytes), the budget is " +
-          format_bytes(figures.limit_bytes) + ", and nothing is left that could be given up" +
-          (figures.op.empty() ? "" : "; the largest op so far is " + figures.op + " with " + format_bytes(most)) +
-          (figures.least_bytes >= 0
-               ? "; the least budget known to work is " + std::to_string(figures.least_bytes) + " bytes"
-               : "; raise it or lower the batch"),
-      figures);
+      " in all (" + std::to_string(figures.needed_bytes) + " bytes), the budget is " +
+      format_bytes(figures.limit_bytes) + ", and nothing is left that could be given up" +
+      (figures.op.empty() ? "" : "; the largest op so far is " + figures.op + " with " + format_bytes(most)) +
+      "; raise it or lower the batch";
+  throw BudgetError(figures_.refused, figures);
 }
 
 }  // namespace encore::budget

@@ -16,7 +16,6 @@ struct StepSetting {
   std::shared_ptr<const Itinerary> first;
   /// Another plan for a step whose event `index` has this path, or null.
   std::function<std::shared_ptr<const Itinerary>(size_t index, uint64_t path)> find;
-  int64_t least_bytes = -1;  // for messages
 };
 
 struct StepFigures {
@@ -26,7 +25,7 @@ struct StepFigures {
   int64_t evictions = 0;  // under pressure, not by plan
   int64_t evicted_bytes = 0;
   int64_t evict_ns = 0;
-  int64_t followed_until = 0;  // events along the plan
+  std::string refused;  // what the last BudgetError out of an allocation said
   bool left_plan = false;
   std::string left_at;
 };
@@ -70,10 +69,11 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void find_released(int32_t event);
   void follow(size_t index);
   void act(size_t index, bool compute_too);
+  void act(const Action& action, bool compute_too);
   double price_of(tape::ValueId value) const;
   double replay_ns_of(tape::ValueId value) const;
   bool is_there(tape::ValueId value) const;
-  [[noreturn]] void refuse(int64_t shortage, int64_t nbytes) const;
+  [[noreturn]] void refuse(int64_t shortage, int64_t nbytes);
 
   StepSetting setting_;
   std::weak_ptr<ReplayRegion> region_;
@@ -92,7 +92,6 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   int depth_ = 0;                                     // of backward nodes
   Event node_;
   tape::OpId position_ = 0;  // op that backward has come to, by what it asked for last
-  uint64_t callback_ = 0;
 };
 
 }  // namespace encore::budget

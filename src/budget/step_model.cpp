@@ -289,10 +289,6 @@ plan::Graph StepModel::graph_for(int64_t resting_bytes) const {
   return filled;
 }
 
-int64_t StepModel::max_background() const {
-  return background.empty() ? 0 : *std::max_element(background.begin(), background.end());
-}
-
 StepModel build_model(const tape::Tape& tape, const Journal& journal) {
   return Builder(tape, journal).build();
 }

@@ -29,7 +29,6 @@ struct StepModel {
   uint64_t signature() const { return path.empty() ? 0 : path.back(); }
   /// The graph with the backgrounds of a training step that begins with so many live bytes.
   plan::Graph graph_for(int64_t resting_bytes) const;
-  int64_t max_background() const;
 };
 
 /// The tape's lock is held.

@@ -115,9 +115,31 @@ TEST(BudgetInput, AnExceptionLeavesEverythingAsItWas) {
       },
       std::runtime_error);
   EXPECT_TRUE(budget.report().failed);
+  EXPECT_FALSE(budget.report().refused) << "it was the user's own";
   EXPECT_EQ(live_tensor_bytes(), before);
   const auto step = budget.step();
   train(weight);
+}
+
+TEST(BudgetInput, AStepThatEndsOnAnotherThreadLeavesNothingSwitchedOn) {
+  at::Tensor weight = make_weight();
+  train(weight);
+  const at::Tensor plain = weight.grad().clone();
+  MemoryBudget budget("1GiB");
+  {
+    auto step = std::make_unique<MemoryBudget::Step>(budget.step());
+    std::thread([&] { step.reset(); }).join();
+  }
+  EXPECT_NE(budget.report().note.find("another thread"), std::string::npos) << budget.report().note;
+  weight.mutable_grad() = at::Tensor();
+  train(weight);  // nobody listens to its nodes any more
+  weight.mutable_grad() = at::Tensor();
+  {
+    const auto step = budget.step();
+    train(weight);
+  }
+  EXPECT_TRUE(weight.grad().equal(plain));
+  EXPECT_GT(budget.report().ops_recorded, 0);
 }
 
 TEST(BudgetInput, ARefusedStepSucceedsWithALargerBudget) {
@@ -135,6 +157,9 @@ TEST(BudgetInput, ARefusedStepSucceedsWithALargerBudget) {
     EXPECT_GT(error.figures().needed_bytes, before + 40000);
     EXPECT_EQ(error.figures().limit_bytes, before + 40000);
     EXPECT_NE(std::string(error.what()).find("aten::"), std::string::npos) << error.what();
+    EXPECT_TRUE(budget.report().refused);
+    EXPECT_EQ(budget.report().note, error.what());
+    EXPECT_NE(budget.run_json("refused").find("\"refused\""), std::string::npos);
   }
   weight.mutable_grad() = at::Tensor();
   EXPECT_EQ(live_tensor_bytes(), before);
