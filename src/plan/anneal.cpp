@@ -164,10 +164,7 @@ bool Annealer::restore_and_repair() {
 
 void Annealer::repair(int32_t low, int32_t high) {
   for (int32_t round = 0; round < 3 && stages_.stages_over() > 0; ++round) {
-    int32_t worst = low;
-    for (int32_t s = low; s <= high; ++s) {
-      worst = stages_.peak(s) > stages_.peak(worst) ? s : worst;
-    }
+    const int32_t worst = stages_.fullest(low, high);
     if (stages_.peak(worst) <= stages_.budget()) {
       return;
     }
@@ -268,7 +265,7 @@ void Annealer::run(int64_t work, const Climate& climate, bool until_fit, const s
   }
   stages_.load(best);
   if (stages_.stages_over() == 0) {
-    relax(&stages_);
+    relax(&stages_, work);
   }
 }
 

@@ -42,8 +42,12 @@ double least_extra_time(const Compact& graph, const Graph& source, int64_t budge
       price[i] = std::min(price[i], variant.encode_time + variant.decode_time);
     }
   }
-  std::vector<int32_t> by_price(graph.n);
-  std::iota(by_price.begin(), by_price.end(), 0);
+  std::vector<int32_t> by_price;
+  for (int32_t i = 0; i < graph.n; ++i) {
+    if (graph.bytes[i] > 0) {  // the others have no price for a byte, and no place in the order
+      by_price.push_back(i);
+    }
+  }
   std::stable_sort(by_price.begin(), by_price.end(), [&](int32_t a, int32_t b) {
     return price[a] * static_cast<double>(graph.bytes[b]) < price[b] * static_cast<double>(graph.bytes[a]);
   });
@@ -73,9 +77,9 @@ double least_extra_time(const Compact& graph, const Graph& source, int64_t budge
       too_much += crosses(i) ? graph.bytes[i] : 0;
     }
     double time = 0;
-    for (int32_t k = 0; k < graph.n && too_much > 0; ++k) {
+    for (size_t k = 0; k < by_price.size() && too_much > 0; ++k) {
       const int32_t i = by_price[k];
-      if (graph.bytes[i] > 0 && crosses(i)) {
+      if (crosses(i)) {
         if (graph.held_until[i] >= t) {
           continue;  // It is there whatever it costs.
         }

@@ -25,10 +25,7 @@ void evict(Stages* stages, int32_t t, int32_t step, Random* random) {
     }
     const int32_t k = stages->event_at(input, t);
     const int32_t from = stages->events(input)[k - 1].stage;
-    bool too_big = stages->peak(t) > stages->budget();
-    for (int32_t s = from; s < t && !too_big; ++s) {
-      too_big = stages->peak(s) > stages->budget();
-    }
+    bool too_big = stages->peak(stages->fullest(from, t)) > stages->budget();
     if (random != nullptr && random->below(8) == 0) {
       too_big = !too_big;
     }
@@ -155,28 +152,11 @@ bool make_fit(Stages* stages, int64_t max_work) {
   return Greedy(stages).run(max_work);
 }
 
-int64_t lower_peak(Stages* stages, double least, int64_t max_work) {
-  const int64_t stop = stages->work() + max_work;
-  double best = stages->max_peak();
-  // Large steps down while they succeed, smaller ones after a failure; each starts from the table of the last.
-  for (double step = 0.2; step > 0.01 && best > least && stages->work() < stop;) {
-    const auto table = stages->table();
-    stages->set_budget(std::max(least, std::floor(best * (1 - step))));
-    make_fit(stages, std::min((stop - stages->work()), max_work / 3));
-    if (stages->max_peak() < best) {
-      best = stages->max_peak();
-    } else {
-      stages->load(table);
-    }
-    step = stages->stages_over() > 0 ? step / 2 : step;
-  }
-  return static_cast<int64_t>(best);
-}
-
-void relax(Stages* stages) {
+void relax(Stages* stages, int64_t max_work) {
   const Compact& graph = stages->graph();
+  const int64_t stop = stages->work() + max_work;
   std::vector<std::pair<double, std::pair<int32_t, int32_t>>> all;  // Dearest first.
-  for (bool changed = true; changed;) {
+  for (bool changed = true; changed && stages->work() < stop;) {
     changed = false;
     all.clear();
     for (int32_t t = 0; t <= graph.n; ++t) {
@@ -193,6 +173,9 @@ void relax(Stages* stages) {
     std::sort(all.begin(), all.end());
     for (const auto& [time, where] : all) {
       const auto [t, step] = where;
+      if (stages->work() >= stop) {
+        return;
+      }
       stages->begin();
       if (t == Stages::kForm) {
         stages->set_form(step, -1);

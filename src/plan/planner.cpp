@@ -106,7 +106,7 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
     } else if (!exact.finished) {
       plan.lower_bound_time = std::max(plan.lower_bound_time, base.time + exact.extra_time);
       Stages stages(compact, graph, static_cast<double>(budget_bytes));
-      make_fit(&stages, work * 4);
+      find_start(&stages, work);
       anneal(&stages, work, 1, options.progress);
       if (stages.stages_over() == 0) {
         accept(graph, stages.schedule(), "local search", &plan);
@@ -118,7 +118,7 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
     // What has the lowest peak got where the search at this budget didn't.
     if (lowest_schedule.empty()) {
       lowest.set_budget(static_cast<double>(budget_bytes));
-      relax(&lowest);
+      relax(&lowest, work);
       anneal(&lowest, work, 2, options.progress);
       lowest_schedule = lowest.schedule();
     }

@@ -2,19 +2,36 @@
 #include "plan/stages.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace encore::plan {
+namespace {
+
+/// Bytes between stages t - 1 and t where nothing is recomputed.
+std::vector<double> plainly_carried(const Compact& graph) {
+  std::vector<double> carried(graph.n + 2, 0);
+  for (int32_t i = 0; i <= graph.n; ++i) {
+    if (graph.users(i).size() > 0) {
+      carried[i + 1] += static_cast<double>(graph.bytes[i]);
+      carried[graph.users(i).end()[-1] + 1] -= static_cast<double>(graph.bytes[i]);
+    }
+  }
+  std::partial_sum(carried.begin(), carried.end(), carried.begin());
+  return carried;
+}
+
+}  // namespace
 
 Stages::Stages(const Compact& graph, const Graph& source, double budget)
     : graph_(graph),
-      budget_(budget),
       bytes_(graph.bytes.begin(), graph.bytes.end()),
       temp_(graph.temp.begin(), graph.temp.end()),
       background_(graph.background.begin(), graph.background.end()),
       again_(graph.n + 1),
       events_(graph.n + 1),
-      carried_(graph.n + 2, 0),
-      peak_(graph.n + 1, 0),
+      carried_(plainly_carried(graph), INFINITY),
+      peak_(std::vector<double>(graph.n + 1, 0), budget),
       is_dirty_(graph.n + 1, 0),
       mark_(graph.n + 1, 0),
       variants_(graph.n + 1),
@@ -27,14 +44,6 @@ Stages::Stages(const Compact& graph, const Graph& source, double budget)
     for (const int32_t user : graph.users(i)) {
       events_[i].push_back({user, 1, false});
     }
-    const int32_t last = events_[i].back().stage;
-    if (last > i) {
-      carried_[i + 1] += bytes_[i];
-      carried_[last + 1] -= bytes_[i];
-    }
-  }
-  for (int32_t t = 1; t <= graph.n + 1; ++t) {
-    carried_[t] += carried_[t - 1];
   }
   for (int32_t t = 0; t <= graph.n; ++t) {
     touch(t);
@@ -43,15 +52,7 @@ Stages::Stages(const Compact& graph, const Graph& source, double budget)
 }
 
 void Stages::set_budget(double budget) {
-  budget_ = budget;
-  excess_ = 0;
-  over_ = 0;
-  for (const double peak : peak_) {
-    if (peak > budget_) {
-      excess_ += peak - budget_;
-      ++over_;
-    }
-  }
+  peak_.set_limit(budget);
 }
 
 int32_t Stages::event_at(int32_t step, int32_t t) const {
@@ -79,10 +80,6 @@ bool Stages::carried_into(int32_t t, int32_t step) const {
 
 bool Stages::carried_out(int32_t step, int32_t t) const {
   return carried_into(t + 1, step);
-}
-
-double Stages::max_peak() const {
-  return *std::max_element(peak_.begin(), peak_.end());
 }
 
 void Stages::add(int32_t t, int32_t step) {
@@ -230,23 +227,7 @@ void Stages::shift(int32_t first_border, int32_t last_border, double bytes) {
   if (bytes == 0) {
     return;
   }
-  work_ += last_border - first_border + 4;
-  for (int32_t t = first_border; t <= last_border; ++t) {
-    carried_[t] += bytes;
-  }
-  double before = 0;
-  double after = 0;
-  int32_t over = 0;
-  for (int32_t t = first_border; t < last_border; ++t) {
-    const double old = peak_[t] - budget_;
-    const double now = old + bytes;
-    peak_[t] += bytes;
-    before += std::max(old, 0.0);
-    after += std::max(now, 0.0);
-    over += static_cast<int32_t>(now > 0) - static_cast<int32_t>(old > 0);
-  }
-  excess_ += after - before;
-  over_ += over;
+  work_ += carried_.raise(first_border, last_border + 1, bytes) + peak_.raise(first_border, last_border, bytes);
 }
 
 void Stages::touch(int32_t t) {
@@ -267,7 +248,7 @@ void Stages::settle() {
 // Goes through the stage backwards, from what is carried out of it to what is carried in.
 void Stages::evaluate(int32_t t) {
   ++stamp_;
-  double resident = carried_[t + 1];
+  double resident = carried_.at(t + 1);
   double peak = 0;
   find_resting(t);
   for (auto it = resting_.rbegin(); it != resting_.rend(); ++it) {
@@ -301,19 +282,7 @@ void Stages::evaluate(int32_t t) {
       resident += static_cast<double>(variant->bytes) - bytes_[*it];
     }
   }
-  set_peak(t, peak + background_[t]);
-}
-
-void Stages::set_peak(int32_t t, double peak) {
-  if (peak_[t] > budget_) {
-    excess_ -= peak_[t] - budget_;
-    --over_;
-  }
-  peak_[t] = peak;
-  if (peak_[t] > budget_) {
-    excess_ += peak_[t] - budget_;
-    ++over_;
-  }
+  peak_.set(t, peak + background_[t]);
 }
 
 }  // namespace encore::plan

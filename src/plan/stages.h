@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/levels.h"
 #include "plan/problem.h"
 
 namespace encore::plan {
@@ -55,13 +56,15 @@ class Stages {
   [[nodiscard]] const std::vector<Change>& changes() const { return log_; }
 
   [[nodiscard]] const Compact& graph() const { return graph_; }
-  [[nodiscard]] double budget() const { return budget_; }
+  [[nodiscard]] double budget() const { return peak_.limit(); }
   [[nodiscard]] double extra_time() const { return extra_time_; }
   /// Sum over stages of the bytes above the budget, and the number of such stages.
-  [[nodiscard]] double excess() const { return excess_; }
-  [[nodiscard]] int32_t stages_over() const { return over_; }
-  [[nodiscard]] double max_peak() const;
-  [[nodiscard]] double peak(int32_t t) const { return peak_[t]; }
+  [[nodiscard]] double excess() const { return peak_.excess(); }
+  [[nodiscard]] int32_t stages_over() const { return peak_.over(); }
+  [[nodiscard]] double max_peak() const { return peak_.at(fullest(0, graph_.n)); }
+  [[nodiscard]] double peak(int32_t t) const { return peak_.at(t); }
+  /// The first of the stages from `first` to `last` with the highest peak.
+  [[nodiscard]] int32_t fullest(int32_t first, int32_t last) const { return peak_.largest(first, last + 1); }
   [[nodiscard]] const std::vector<Event>& events(int32_t step) const { return events_[step]; }
   /// Index of the event of `step` at stage t, or of the first one after it.
   [[nodiscard]] int32_t event_at(int32_t step, int32_t t) const;
@@ -86,7 +89,6 @@ class Stages {
   void touch(int32_t t);
   void settle();
   void evaluate(int32_t t);
-  void set_peak(int32_t t, double peak);
   void lay(int32_t step, double sign);
   void do_set_form(int32_t step, int32_t variant);
   [[nodiscard]] const Variant* resting_out(int32_t step, int32_t t) const;
@@ -97,18 +99,15 @@ class Stages {
   void do_remove(int32_t t, int32_t step);
 
   const Compact& graph_;
-  double budget_;
   double extra_time_ = 0;
-  double excess_ = 0;
-  int32_t over_ = 0;
   int64_t work_ = 0;
   std::vector<double> bytes_;
   std::vector<double> temp_;
   std::vector<double> background_;
   std::vector<std::vector<int32_t>> again_;  // By stage.
   std::vector<std::vector<Event>> events_;   // By step.
-  std::vector<double> carried_;              // Bytes between stages t - 1 and t.
-  std::vector<double> peak_;                 // By stage.
+  Levels carried_;                           // Bytes between stages t - 1 and t.
+  Levels peak_;                              // By stage; its limit is the budget.
   std::vector<int32_t> dirty_;
   std::vector<char> is_dirty_;
   std::vector<int32_t> mark_;
