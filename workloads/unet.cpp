@@ -18,7 +18,8 @@ DoubleConvImpl::DoubleConvImpl(int64_t in, int64_t out) {
 }
 
 torch::Tensor DoubleConvImpl::forward(const torch::Tensor& x) {
-  return norm2(conv2(norm1(conv1(x)).relu())).relu();
+  const torch::Tensor y = norm1(conv1(x)).relu_();
+  return norm2(conv2(y)).relu_();
 }
 
 UNetImpl::UNetImpl(const UNetConfig& config) {
@@ -47,8 +48,9 @@ torch::Tensor UNetImpl::forward(const torch::Tensor& images, const torch::Tensor
     x = down[level](torch::max_pool2d(x, 2));
   }
   for (size_t level = 0; level < up.size(); ++level) {
-    x = up[level](torch::cat({skips.back(), widen[level](x)}, 1));
+    x = torch::cat({skips.back(), widen[level](x)}, 1);
     skips.pop_back();
+    x = up[level](x);
   }
   return torch::cross_entropy_loss(head(x), targets);
 }

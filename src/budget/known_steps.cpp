@@ -42,9 +42,10 @@ bool is_same_background(const StepModel& a, const StepModel& b, int64_t toleranc
   return a.background.size() == b.background.size();
 }
 
-/// Local search in proportion to the size: about a second for a thousand steps and more.
+/// Work of the planner: more for more steps, until one change of a plan costs so much that a second would not do.
 int64_t effort_for(size_t num_steps) {
-  return std::min<int64_t>(150, 5 + static_cast<int64_t>(num_steps) / 8);
+  const auto n = static_cast<int64_t>(num_steps);
+  return std::min<int64_t>({150, 5 + n / 8, std::max<int64_t>(40, 500'000 / n)});
 }
 
 }  // namespace

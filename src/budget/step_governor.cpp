@@ -19,6 +19,9 @@ using tape::ValueId;
 
 // Smaller storages are not worth the bookkeeping: they stay where they are.
 constexpr int64_t kSmallest = 512;
+// The same goes for what an op makes beside something this many times as large: the statistics of a batch norm would
+// keep its result in memory, since what an op makes is kept and dropped together.
+constexpr int64_t kBeside = 64;
 // Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
 constexpr int64_t kBatch = 128;
 // What a checkpoint of the user's makes costs this part of its price: it is meant to go first.
@@ -212,13 +215,19 @@ void StepGovernor::finish(Event event) {
 /// Values that replay could bring back leave the account of what no plan can change.
 void StepGovernor::track_results(OpId op, int32_t event) {
   tape::Tape& tape = region_.lock()->tape();
-  for (const tape::Output& output : tape.ops()[static_cast<size_t>(op)].outputs) {
+  const std::vector<tape::Output>& outputs = tape.ops()[static_cast<size_t>(op)].outputs;
+  int64_t largest = 0;
+  for (const tape::Output& output : outputs) {
+    largest = std::max(largest, output.value == kNone ? 0 : tape.value(output.value).nbytes);
+  }
+  for (const tape::Output& output : outputs) {
     if (output.value == kNone) {
       continue;
     }
     const tape::Value& value = tape.value(output.value);
     const bool may_come_back = value.producer == op && (!value.is_constant() || value.uninitialised) && !value.source;
-    if (!may_come_back || value.nbytes < kSmallest || journal_.tracked.count(value.storage) > 0) {
+    const bool small = value.nbytes < std::max(kSmallest, largest / kBeside);
+    if (!may_come_back || small || journal_.tracked.count(value.storage) > 0) {
       continue;
     }
     const c10::Storage storage(tape.storage(value.storage).weak.lock());

@@ -172,7 +172,7 @@ class Builder {
     model_.path.push_back(event.path);
     const int64_t background = event.other_before - journal_.other_at_start + extra_[static_cast<size_t>(e)];
     const int64_t temp = std::max<int64_t>(0, event.other_peak - event.other_before - made_by(e));
-    const double seconds = static_cast<double>(event.duration_ns) * 1e-9;
+    double seconds = static_cast<double>(event.duration_ns) * 1e-9;
     const int32_t group = event.op == kNone ? kNone : group_of_op_[static_cast<size_t>(event.op)];
     std::vector<int32_t> inputs;
     for (const ValueId value : event.asked) {
@@ -181,11 +181,19 @@ class Builder {
         inputs.push_back(groups_[static_cast<size_t>(from)].step);
       }
     }
-    if (group == kNone && inputs.empty() && !model_.graph.steps.empty() && model_.units.back().values.empty() &&
-        model_.graph.steps.back().inputs.empty()) {
-      plan::Step& quiet = model_.graph.steps.back();
-      quiet.time += seconds;
-      quiet.temp_bytes = std::max(quiet.temp_bytes, background + temp - model_.background.back());
+    std::sort(inputs.begin(), inputs.end());
+    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+    const bool completes = group != kNone && groups_[static_cast<size_t>(group)].last_event == e;
+    if (group != kNone && !completes) {
+      part_seconds_[group] += seconds;  // counted with the complete unit, which is what is run again
+      seconds = 0;
+    }
+    // Between two events that make nothing and read the same there is nothing to decide.
+    if (!completes && !model_.graph.steps.empty() && model_.units.back().values.empty() &&
+        model_.graph.steps.back().inputs == inputs) {
+      plan::Step& same = model_.graph.steps.back();
+      same.time += seconds;
+      same.temp_bytes = std::max(same.temp_bytes, background + temp - model_.background.back());
       model_.step_of_event.push_back(static_cast<int32_t>(model_.graph.steps.size()) - 1);
       return;
     }
@@ -195,8 +203,9 @@ class Builder {
     step.time = seconds;
     step.name = event.op == kNone ? event.node : tape_.ops()[static_cast<size_t>(event.op)].info->name;
     Unit unit;
-    if (group != kNone) {
-      fill_unit(groups_[static_cast<size_t>(group)], e, step, unit);
+    if (completes) {
+      step.time += part_seconds_[group];
+      fill_unit(groups_[static_cast<size_t>(group)], step, unit);
     }
     if (event.backward) {
       model_.backward_steps.push_back(static_cast<int32_t>(model_.graph.steps.size()));
@@ -207,13 +216,7 @@ class Builder {
     model_.units.push_back(std::move(unit));
   }
 
-  void fill_unit(Group& group, int32_t event, plan::Step& step, Unit& unit) {
-    part_seconds_[&group] += step.time;
-    if (event != group.last_event) {
-      step.time = 0;  // counted with the complete unit, which is what is run again
-      return;
-    }
-    step.time = part_seconds_[&group];
+  void fill_unit(Group& group, plan::Step& step, Unit& unit) {
     step.bytes = bytes_of(group);
     step.name = tape_.ops()[static_cast<size_t>(group.ops.front())].info->name;
     for (const int32_t read : group.reads) {
@@ -275,7 +278,7 @@ class Builder {
   std::vector<Group> groups_;
   std::vector<int64_t> extra_;
   std::vector<int64_t> made_;
-  std::unordered_map<const Group*, double> part_seconds_;
+  std::unordered_map<int32_t, double> part_seconds_;  // by group: its events so far
   StepModel model_;
 };
 
