@@ -2,6 +2,7 @@
 #include "plan/levels.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace encore::plan {
 
@@ -59,56 +60,68 @@ int64_t Levels::raise(int32_t first, int32_t last, double by) {
   int64_t work = 4;
   while (first < last) {
     const int32_t end = std::min(last, (first / kBlock + 1) * kBlock);
-    const size_t index = block_of(first);
-    if (end - first < kBlock) {
-      raise_one_by_one(first, end, by);
-      work += end - first;
-      first = end;
-      continue;
+    Block& block = blocks_[block_of(first)];
+    const bool whole = end - first == kBlock;
+    if (limit_ < INFINITY) {
+      work += whole ? count_block(block_of(first), by) : count_range(first, end, by);
     }
-    const Block& block = fresh(index);
-    const double low = block.low + block.raised;
-    const double high = block.high + block.raised;
-    if (low > limit_ && low + by > limit_) {
-      excess_ += kBlock * by;
-    } else if (high > limit_ || high + by > limit_) {
+    if (whole) {
+      block.raised += by;
+    } else {
+      block.stale = true;
       for (int32_t i = first; i < end; ++i) {
-        const double old = at(i);
-        count(old, -1);
-        count(old + by, 1);
+        values_[i] += by;
       }
-      work += kBlock;
     }
-    blocks_[index].raised += by;
     work += 2;
     first = end;
   }
   return work;
 }
 
-void Levels::raise_one_by_one(int32_t first, int32_t last, double by) {
-  if (first >= last) {
-    return;
+/// What the excess changes by when a block is raised: nothing to look at where all of it is on one side of the limit.
+int64_t Levels::count_block(size_t index, double by) {
+  const Block& block = fresh(index);
+  const double low = block.low + block.raised;
+  const double high = block.high + block.raised;
+  if (low > limit_ && low + by > limit_) {
+    excess_ += kBlock * by;
+    return 1;
   }
-  Block& block = blocks_[block_of(first)];
-  block.stale = true;
+  if (high <= limit_ && high + by <= limit_) {
+    return 1;
+  }
+  const auto first = static_cast<int32_t>(index) * kBlock;
+  return count_range(first, first + kBlock, by);
+}
+
+int64_t Levels::count_range(int32_t first, int32_t last, double by) {
+  const double limit = limit_ - blocks_[block_of(first)].raised;
+  double change = 0;
+  int32_t over = 0;
   for (int32_t i = first; i < last; ++i) {
-    const double old = block.raised + values_[i];
-    count(old, -1);
-    count(old + by, 1);
-    values_[i] += by;
+    const double old = values_[i] - limit;
+    const double now = old + by;
+    change += std::max(now, 0.0) - std::max(old, 0.0);
+    over += static_cast<int32_t>(now > 0) - static_cast<int32_t>(old > 0);
   }
+  excess_ += change;
+  over_ += over;
+  return last - first;
 }
 
 int32_t Levels::largest(int32_t first, int32_t last) const {
   int32_t best = first;
+  double most = at(first);
   while (first < last) {
     const int32_t end = std::min(last, (first / kBlock + 1) * kBlock);
-    const size_t index = block_of(first);
-    const bool whole = end - first == kBlock;
-    if (!whole || fresh(index).high + fresh(index).raised > at(best)) {
+    const Block& block = fresh(block_of(first));
+    if (block.high + block.raised > most) {
       for (int32_t i = first; i < end; ++i) {
-        best = at(i) > at(best) ? i : best;
+        if (values_[i] + block.raised > most) {
+          most = values_[i] + block.raised;
+          best = i;
+        }
       }
     }
     first = end;

@@ -38,7 +38,8 @@ class Levels {
 
   static size_t block_of(int32_t i) { return static_cast<size_t>(i / kBlock); }
   const Block& fresh(size_t block) const;
-  void raise_one_by_one(int32_t first, int32_t last, double by);
+  int64_t count_block(size_t block, double by);
+  int64_t count_range(int32_t first, int32_t last, double by);
   void count(double value, int32_t sign);
 
   std::vector<double> values_;
