@@ -23,7 +23,7 @@ class GptOnText final : public Model {
       return blocks == Blocks::kCheckpointed ? encore::checkpoint(block, x) : block(x);
     });
   }
-  std::vector<torch::Tensor> parameters() const override { return gpt_->parameters(); }
+  const torch::nn::Module& module() const override { return *gpt_; }
 
  private:
   workloads::GptConfig config_;
@@ -44,7 +44,7 @@ class CnnOnImages final : public Model {
     }
     return torch::cross_entropy_loss(cnn_->classify(x), batch.targets);
   }
-  std::vector<torch::Tensor> parameters() const override { return cnn_->parameters(); }
+  const torch::nn::Module& module() const override { return *cnn_; }
 
  private:
   int64_t batch_size_;

@@ -23,7 +23,7 @@ class Model {
   virtual ~Model() = default;
   /// Of the batch that belongs to `step`. Nothing in here knows of budgets.
   virtual torch::Tensor loss(int64_t step, Blocks blocks) = 0;
-  virtual std::vector<torch::Tensor> parameters() const = 0;
+  virtual const torch::nn::Module& module() const = 0;
 };
 
 /// A kind of model: makes models that share their data.

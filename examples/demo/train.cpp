@@ -24,6 +24,7 @@ std::string peak_text(const encore::StepReport& report) {
 
 void train(const Subject& subject, int64_t steps, encore::MemoryBudget& budget) {
   Trainer trainer(subject);
+  budget.name_modules_of(trainer.module());  // for the report
   double first_loss = 0;
   double loss = 0;
   int64_t most_bytes = 0;

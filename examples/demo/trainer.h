@@ -12,7 +12,7 @@ namespace demo {
 /// A new model and its optimizer. Two of them do the same, bit for bit, if one follows the other.
 class Trainer {
  public:
-  explicit Trainer(const Subject& subject) : model_(from_seed(subject)), optimizer_(model_->parameters(), kRate) {}
+  explicit Trainer(const Subject& subject) : model_(from_seed(subject)), optimizer_(parameters(), kRate) {}
 
   /// The loss of the step.
   double step(int64_t index, Blocks blocks = Blocks::kPlainly) {
@@ -22,7 +22,8 @@ class Trainer {
     optimizer_.step();
     return loss.item<double>();
   }
-  std::vector<torch::Tensor> parameters() const { return model_->parameters(); }
+  const torch::nn::Module& module() const { return model_->module(); }
+  std::vector<torch::Tensor> parameters() const { return module().parameters(); }
 
  private:
   static constexpr double kRate = 1e-3;

@@ -14,11 +14,16 @@
 
 #include <encore/export.h>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace encore {
 
 /// What became of the values that one op made.
 struct ValueReport {
-  std::string name;  ///< the op that made it, and its place in the step: "aten::gelu #31"
+  std::string name;    ///< the op that made it, and its place in the step: "aten::gelu #31"
+  std::string module;  ///< the innermost one known to contain that op: "blocks.3.mlp"; see name_modules_of()
   int64_t bytes = 0;
   std::string action;  ///< "kept", "recomputed" or "held" (by the user's own code, or not recomputable)
   std::string why;
@@ -47,7 +52,7 @@ struct ENCORE_API StepReport {
   StepMode mode = StepMode::kOnline;
   std::string note;      ///< why a step with a plan went on online; else empty
   bool failed = false;   ///< an exception left the step
-  bool refused = false;  ///< it was a BudgetError out of an allocation; `note` says what it said
+  bool refused = false;  ///< by a BudgetError, out of step() or out of an allocation; `note` says what it said
 
   int64_t limit_bytes = -1;           ///< -1: none
   int64_t resting_bytes = 0;          ///< live when the step began
@@ -112,7 +117,11 @@ class ENCORE_API MemoryBudget {
   /// -1 while a fraction is not known in bytes yet.
   int64_t limit_bytes() const;
 
-  /// Of the last step that ended.
+  /// Reports name values by the model's modules from the next step on. An op that reads a parameter belongs to that
+  /// parameter's module; any other to the innermost module that has such ops both before and after it.
+  void name_modules_of(const torch::nn::Module& model);
+
+  /// Of the last step, also if it was refused before it began.
   StepReport report() const;
 
   /// All steps so far, the last planned one in detail (its memory over time, the memory/time curve around it, every

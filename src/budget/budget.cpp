@@ -10,6 +10,7 @@
 #include <encore/memory.h>
 
 #include "budget/known_steps.h"
+#include "budget/module_names.h"
 #include "budget/run_record.h"
 #include "budget/step_governor.h"
 #include "checkpoint/open_region.h"
@@ -61,6 +62,7 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
     }
     ValueReport value;
     value.name = plan.model->units[i].name + " #" + std::to_string(i);
+    value.module = plan.model->units[i].module;
     value.bytes = steps[i].bytes;
     value.seconds = steps[i].time;
     value.times = times[i];
@@ -82,9 +84,22 @@ struct MemoryBudget::Impl {
   double part = 0;  // of the plain peak above what rests; 0: the limit is in bytes
   int64_t steps = 0;
   budget::KnownSteps known;
+  budget::ModuleNames modules;
   StepReport last;
   budget::RunRecord record;
   BlockReuse reuse;  // blocks are held from step to step
+
+  /// A step that did not begin.
+  void remember_refusal(const BudgetError& error, int64_t resting) {
+    StepReport report;
+    report.step = steps++;
+    report.failed = report.refused = true;
+    report.note = error.what();
+    report.limit_bytes = limit_bytes;
+    report.resting_bytes = report.peak_bytes = resting;
+    record.add(report, report::kUnknown);
+    last = std::move(report);
+  }
 
   /// The limit of the next step, which for a fraction follows the first steps.
   void find_limit(int64_t resting) {
@@ -177,6 +192,11 @@ std::string MemoryBudget::run_html(std::string_view name, const std::vector<RunS
   return report::to_html(impl_->record.run(name, systems));
 }
 
+void MemoryBudget::name_modules_of(const torch::nn::Module& model) {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->modules.add(model);
+}
+
 void MemoryBudget::Step::set_loss(double loss) {
   impl_->loss = loss;
 }
@@ -188,9 +208,9 @@ MemoryBudget::Step MemoryBudget::step() {
   if (g_step_is_open.exchange(true)) {
     throw ScopeError("budget: another step is open in this process; the limit is the process's, so steps run in turn");
   }
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  const int64_t resting = run::Meter::instance().live();
   try {
-    const std::lock_guard<std::mutex> lock(impl_->mutex);
-    const int64_t resting = run::Meter::instance().live();
     impl_->find_limit(resting);
     const int64_t limit = impl_->limit_bytes;
     budget::StepSetting setting;
@@ -219,6 +239,10 @@ MemoryBudget::Step MemoryBudget::step() {
     step->governor->start(std::static_pointer_cast<ReplayRegion>(step->open.region()));
     run::Blocks::instance().trim();
     return Step(std::move(step));
+  } catch (const BudgetError& error) {
+    g_step_is_open = false;
+    impl_->remember_refusal(error, resting);
+    throw;
   } catch (...) {
     g_step_is_open = false;
     throw;
@@ -303,7 +327,8 @@ void MemoryBudget::Step::Impl::learn() {
   const bool seen_enough =
       report.mode == StepMode::kPlanned && report.step > 8 && report.step % 16 != 0 && figures.evictions == 0;
   if (!seen_enough) {
-    budget->known.learn(budget::build_model(*open.tape(), journal), report.limit_bytes);
+    const std::vector<std::string> modules = budget->modules.of_ops(*open.tape());
+    budget->known.learn(budget::build_model(*open.tape(), journal, modules), report.limit_bytes);
   }
   if (report.mode != StepMode::kPlanned) {
     const budget::StepModel& model = *budget->known.latest()->model;

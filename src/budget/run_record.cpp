@@ -147,7 +147,7 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
     run.timelines.push_back(timeline_of("planned", graph, shown_.plan->plan.schedule));
     add_curve(run, graph, shown_.plan->plan);
     for (const ValueReport& value : values_) {
-      run.values.push_back({value.name, "", value.bytes, value.action, value.why, value.seconds});
+      run.values.push_back({value.name, value.module, value.bytes, value.action, value.why, value.seconds});
     }
   }
   add_measured(run, shown_.journal);

@@ -23,9 +23,10 @@ struct Group {
 
 class Builder {
  public:
-  Builder(const tape::Tape& tape, const Journal& journal)
+  Builder(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules)
       : tape_(tape),
         journal_(journal),
+        modules_(modules),
         group_of_value_(tape.num_values(), kNone),
         group_of_op_(tape.ops().size(), kNone) {}
 
@@ -229,6 +230,7 @@ class Builder {
     group.step = static_cast<int32_t>(model_.graph.steps.size());
     unit.values = group.values;
     unit.name = step.name;
+    unit.module = modules_.empty() ? "" : modules_[static_cast<size_t>(group.ops.front())];
   }
 
   /// Nobody can let go of what the user's own code still holds, nor of what can't be had again and is still read.
@@ -273,6 +275,7 @@ class Builder {
 
   const tape::Tape& tape_;
   const Journal& journal_;
+  const std::vector<std::string>& modules_;
   std::vector<int32_t> group_of_value_;
   std::vector<int32_t> group_of_op_;
   std::vector<Group> groups_;
@@ -292,8 +295,8 @@ plan::Graph StepModel::graph_for(int64_t resting_bytes) const {
   return filled;
 }
 
-StepModel build_model(const tape::Tape& tape, const Journal& journal) {
-  return Builder(tape, journal).build();
+StepModel build_model(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules) {
+  return Builder(tape, journal, modules).build();
 }
 
 }  // namespace encore::budget

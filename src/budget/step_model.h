@@ -11,6 +11,7 @@ namespace encore::budget {
 struct Unit {
   std::vector<tape::ValueId> values;  // as they are when the unit is complete
   std::string name;                   // the op that made them
+  std::string module;                 // the module it belongs to, if known
 };
 
 /// Steps of the graph are units, ops that only make room for one, and nodes of backward; events without any of these
@@ -31,7 +32,7 @@ struct StepModel {
   plan::Graph graph_for(int64_t resting_bytes) const;
 };
 
-/// The tape's lock is held.
-StepModel build_model(const tape::Tape& tape, const Journal& journal);
+/// The tape's lock is held. `modules` by op, or empty.
+StepModel build_model(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules);
 
 }  // namespace encore::budget

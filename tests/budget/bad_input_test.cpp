@@ -39,6 +39,7 @@ TEST(BudgetInput, FractionsAreAboveZeroAndAtMostOne) {
 }
 
 TEST(BudgetInput, ALimitBelowWhatRestsNamesIt) {
+  live_tensor_bytes();  // the first call begins the counting
   const at::Tensor weight = make_weight();
   MemoryBudget budget(live_tensor_bytes() - 1);
   try {
@@ -47,10 +48,17 @@ TEST(BudgetInput, ALimitBelowWhatRestsNamesIt) {
   } catch (const BudgetError& error) {
     EXPECT_EQ(error.figures().needed_bytes, live_tensor_bytes());
     EXPECT_NE(std::string(error.what()).find("rest"), std::string::npos);
+    EXPECT_TRUE(budget.report().refused);
+    EXPECT_EQ(budget.report().note, error.what());
+    EXPECT_NE(budget.run_json("refused").find("\"refused\""), std::string::npos);
   }
   budget.set_limit("1GiB");
-  const auto step = budget.step();
-  train(weight);
+  {
+    const auto step = budget.step();
+    train(weight);
+  }
+  EXPECT_EQ(budget.report().step, 1);
+  EXPECT_FALSE(budget.report().refused);
 }
 
 TEST(BudgetInput, StepsDoNotNest) {

@@ -1,4 +1,7 @@
 // What users of a budget rely on, one behaviour a test.
+#include <map>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
@@ -6,6 +9,7 @@
 
 #include "support/torch_pch.h"
 #include "tape/compat.h"
+#include "workloads/workload.h"
 
 namespace encore::test {
 namespace {
@@ -235,13 +239,16 @@ void expect_same_scripted(bool fused, int64_t layers, double part) {
   const bool outer = torch::jit::tensorExprFuserEnabled();
   torch::jit::setTensorExprFuserEnabled(fused);
   Net net(layers);
-  torch::jit::Module module("m");
-  module.define(R"(
+  torch::jit::Module written("m");
+  written.define(R"(
     def forward(self, x, weights: List[Tensor]):
       for w in weights:
         x = torch.sigmoid(torch.tanh(torch.matmul(x, w)))
       return x.square().mean()
   )");
+  std::stringstream file;
+  written.save(file);
+  torch::jit::Module module = torch::jit::load(file);
   c10::List<at::Tensor> weights;
   for (const at::Tensor& weight : net.weights) {
     weights.push_back(weight);
@@ -420,6 +427,25 @@ TEST(Budget, TellsTheWholeRunAsJsonAndAsAPage) {
   }
   const std::string page = budget.run_html("net <script>");
   EXPECT_NE(page.find("net &lt;script&gt;"), std::string::npos);
+}
+
+TEST(Budget, NamesValuesByTheirModules) {
+  auto gpt = workloads::make_workload("gpt", workloads::Size::kSmall, 1);
+  MemoryBudget budget("1GiB");
+  budget.name_modules_of(*gpt.module);
+  for (int i = 0; i < 2; ++i) {
+    const auto step = budget.step();
+    gpt.loss(i).backward();
+  }
+  std::map<std::string, std::set<std::string>> modules;  // by op
+  for (const ValueReport& value : budget.report().values) {
+    modules[value.name.substr(0, value.name.find(' '))].insert(value.module);
+  }
+  EXPECT_EQ(modules["aten::embedding"], (std::set<std::string>{"position", "token"}));
+  EXPECT_EQ(modules["aten::_softmax"], (std::set<std::string>{"block0", "block1"}));
+  EXPECT_EQ(modules["aten::native_layer_norm"],
+            (std::set<std::string>{"block0.norm1", "block0.norm2", "block1.norm1", "block1.norm2", "norm"}));
+  EXPECT_EQ(modules["aten::_log_softmax"], std::set<std::string>{""});
 }
 
 TEST(Budget, AGraphMayOutliveItsStep) {
