@@ -73,6 +73,7 @@ class System:
             hashes = {step["step"]: step["hash"] for step in plain.steps}
             same = all(step["hash"] == hashes[step["step"]] for step in self.steps if "hash" in step)
             result.update({
+                "budget_bytes": self.budget or measured[-1].get("budget_bytes") or None,
                 "resting_bytes": measured[-1]["resting_bytes"],
                 "peak_bytes": max(step["peak_bytes"] for step in measured),
                 "predicted_peak_bytes": measured[-1].get("predicted_peak_bytes", -1),
@@ -94,6 +95,7 @@ def budgets(server, plain, activations, resting):
     for fraction in FRACTIONS:
         limit = resting + int(fraction * activations)
         yield System(f"Encore, {fraction:.0%} budget", server, f"budget {limit}", plain, fraction, limit)
+    yield System("Encore, the least budget it names", server, "least", plain)
 
 
 def run_workload(workload, folder):
@@ -109,15 +111,17 @@ def run_workload(workload, folder):
     encore_server.step(1, "plain")
     activations = max(step["peak_bytes"] - step["resting_bytes"] for step in first[2:])
     resting = first[-1]["resting_bytes"]
+    # What a budget of 100% takes more than this is recording.
+    reuse_server = Server(*command, "--reuse")
+    servers.append(reuse_server)
+    systems.append(System("plain, blocks reused", reuse_server, "plain", plain))
     if workload == "gpt":
-        reuse_server = Server(*command, "--reuse")
         python = Server("/usr/bin/python3", "bench/steps/python_server.py",
                         os.path.join(options.build, "bench", "libbench_meter.so"), folder,
                         *(["--small"] if options.small else []))
-        servers += [reuse_server, python]
+        servers.append(python)
         python_plain = System("Python, plain", python, "plain")
         systems += [
-            System("plain, blocks reused", reuse_server, "plain", plain),
             System("Scope(keep_all())", plain_server, "keep_all", plain),
             System("Encore, a checkpoint a block", plain_server, "per_block", plain),
             System("Encore, the same, blocks reused", reuse_server, "per_block", plain),
@@ -134,10 +138,12 @@ def run_workload(workload, folder):
         limit = resting + step["peak_bytes"] - step["resting_bytes"]
         systems.append(System("Encore, budget of Python's peak", encore_server, f"budget {limit}", plain, None, limit))
     systems += budgets(encore_server, plain, activations, resting)
+    if workload == "tree":
+        systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
     for number in range(WARM_UP + ROUNDS):
         for system in systems:
             # Only what has to warm up does: plans are made and times settle in a budget's first steps.
-            if number >= WARM_UP - 1 or "budget" in system.way:
+            if number >= WARM_UP - 1 or "budget" in system.way or system.way == "least":
                 system.step(number)
             elif system is plain:
                 system.step(number)

@@ -5,7 +5,8 @@
 //   3 keep_all                   (in Scope(keep_all()))
 //   3 per_block                  (gpt only: a checkpoint a block; also keep_matmuls, rerun)
 //   3 budget 500000000
-//   0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
+//   3 least                      (without a limit in the first steps, then within the least budget that a refusal
+//   names) 0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
 //
 // Answers each with one line of JSON. --reuse holds freed blocks for reuse in all of them, as a budget does in its own;
 // --dump writes the weights, the first steps' data and, after each step, its gradients, for Python's side. A step is
@@ -81,7 +82,9 @@ class Server {
       const encore::Scope scope(encore::keep_all());
       loss = train(step);
     } else {
-      encore::MemoryBudget& budget = budgets_.try_emplace(limit_bytes, limit_bytes).first->second;
+      encore::MemoryBudget& budget =
+          way == "least" ? least_budget() : budgets_.try_emplace(limit_bytes, limit_bytes).first->second;
+      limit_bytes = budget.limit_bytes();
       try {
         const auto scope = budget.step();
         loss = train(step);
@@ -110,13 +113,13 @@ class Server {
     const char* modes[] = {"learning", "online", "planned"};
     out << R"({"seconds": )" << seconds << R"(, "resting_bytes": )" << memory.start_bytes() << R"(, "peak_bytes": )"
         << memory.peak_bytes() << R"(, "hash": ")" << hash << R"(", "mode": ")"
-        << (way == "budget" ? modes[static_cast<int>(report.mode)] : way.c_str()) << R"(", "predicted_peak_bytes": )"
-        << report.predicted_peak_bytes << R"(, "plain_peak_bytes": )" << report.plain_peak_bytes
-        << R"(, "ops_replayed": )" << report.ops_replayed << R"(, "replay_seconds": )" << report.replay_seconds
-        << R"(, "planning_seconds": )" << report.planning_seconds << R"(, "eviction_seconds": )"
-        << report.eviction_seconds << R"(, "evictions": )" << report.evictions << R"(, "predicted_seconds": )"
-        << report.predicted_seconds << R"(, "plain_seconds": )" << report.plain_seconds << R"(, "held_bytes": )"
-        << encore::BlockReuse::held_bytes() << R"(, "note": ")" << report.note << "\"}";
+        << (limit_bytes > 0 ? modes[static_cast<int>(report.mode)] : way.c_str()) << R"(", "budget_bytes": )"
+        << limit_bytes << R"(, "predicted_peak_bytes": )" << report.predicted_peak_bytes << R"(, "plain_peak_bytes": )"
+        << report.plain_peak_bytes << R"(, "ops_replayed": )" << report.ops_replayed << R"(, "replay_seconds": )"
+        << report.replay_seconds << R"(, "planning_seconds": )" << report.planning_seconds
+        << R"(, "eviction_seconds": )" << report.eviction_seconds << R"(, "evictions": )" << report.evictions
+        << R"(, "predicted_seconds": )" << report.predicted_seconds << R"(, "plain_seconds": )" << report.plain_seconds
+        << R"(, "held_bytes": )" << encore::BlockReuse::held_bytes() << R"(, "note": ")" << report.note << "\"}";
     return out.str();
   }
 
@@ -127,6 +130,19 @@ class Server {
     loss.backward();
     adam_.step();
     return loss.detach();
+  }
+
+  encore::MemoryBudget& least_budget() {
+    constexpr int kLearning = 3;
+    if (++least_steps_ == kLearning + 1) {
+      try {
+        least_.set_limit(encore::live_tensor_bytes() + 1);
+        (void)least_.step();
+      } catch (const encore::BudgetError& error) {
+        least_.set_limit(error.figures().least_bytes);
+      }
+    }
+    return least_;
   }
 
   static encore::CheckpointOptions checkpoint_options(const std::string& way) {
@@ -153,6 +169,8 @@ class Server {
   std::string folder_;
   torch::optim::Adam adam_;
   std::map<int64_t, encore::MemoryBudget> budgets_;
+  encore::MemoryBudget least_{int64_t{1} << 40};
+  int least_steps_ = 0;
 };
 
 }  // namespace
