@@ -115,7 +115,7 @@ struct MemoryBudget::Step::Impl {
   Impl(std::shared_ptr<MemoryBudget::Impl> b, budget::StepSetting setting)
       : budget(std::move(b)),
         governor(std::make_shared<budget::StepGovernor>(std::move(setting))),
-        open("step", [this](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion>) {
+        open("step", [this](std::shared_ptr<tape::Tape> tape, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
           RegionOptions options;
           options.policy = keep_all();
           options.together = false;

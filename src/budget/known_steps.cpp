@@ -18,6 +18,7 @@ constexpr int64_t kSameBackground = 500;
 /// The median: one noisy reading does not make the plan.
 double typical(const std::vector<std::vector<double>>& samples, size_t step) {
   std::vector<double> sorted;
+  sorted.reserve(samples.size());
   for (const auto& sample : samples) {
     sorted.push_back(sample[step]);
   }

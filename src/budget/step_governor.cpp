@@ -123,15 +123,23 @@ void StepGovernor::stop() {
   if (!running_) {
     return;
   }
-  running_ = false;
   meter().set_limit(0, nullptr);
   if (thread_ == std::this_thread::get_id()) {
     g_watched.remove();
   }
-  if (const auto region = region_.lock()) {
-    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-    region->tape().release_retained();
+  const auto region = region_.lock();
+  if (!region) {
+    running_ = false;
+    return;
   }
+  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  running_ = false;
+  region->tape().release_retained();
+}
+
+StepFigures StepGovernor::figures() const {
+  const std::lock_guard<std::mutex> lock(refused_mutex_);
+  return figures_;
 }
 
 void StepGovernor::op_starts() {
@@ -168,7 +176,6 @@ void StepGovernor::node_started(const char* name) {
   node_.backward = true;
   node_.node = name == nullptr ? "" : name;
   begin();
-  away_ns_ = 0;
   node_.start_ns = now_ns();
 }
 
@@ -198,6 +205,7 @@ void StepGovernor::begin() {
     follow(journal_.events.size() - 1);
   }
   other_now_ = meter().live(run::Account::kOther);
+  away_ns_ = depth_ > 0 ? 0 : away_ns_;
 }
 
 void StepGovernor::finish(Event event) {
@@ -273,7 +281,7 @@ void StepGovernor::asked(ValueId value) {
   if (!running_) {
     return;
   }
-  if (depth_ > 0 && std::this_thread::get_id() == thread_) {
+  if (std::this_thread::get_id() == thread_ && depth_ > 0) {
     node_.asked.push_back(value);
   } else {
     journal_.plannable = false;
@@ -282,6 +290,9 @@ void StepGovernor::asked(ValueId value) {
 }
 
 void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
+  if (!running_) {
+    return;  // of a graph that outlives its step
+  }
   figures_.ops_replayed += ops;
   ++figures_.replays;
   figures_.replay_ns += duration_ns;
@@ -292,6 +303,7 @@ void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
 void StepGovernor::hint(OpId first) {
   const auto region = region_.lock();
   if (region && running_) {
+    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
     hinted_.resize(region->tape().ops().size(), 0);
     std::fill(hinted_.begin() + first, hinted_.end(), 1);
   }
@@ -416,14 +428,17 @@ double StepGovernor::price_of(ValueId id) const {
 void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   const auto region = region_.lock();
   if (!region) {
-    refuse(shortage, nbytes);
+    refuse(shortage, nbytes, /*is_locked=*/false);
   }
   std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
   // A worker of a parallel op must not wait for the thread that waits for it.
   if (!at::in_parallel_region()) {
     lock.lock();
   } else if (!lock.try_lock()) {
-    refuse(shortage, nbytes);
+    refuse(shortage, nbytes, /*is_locked=*/false);
+  }
+  if (!running_) {
+    return;  // ended while this thread waited, and the limit is off
   }
   const Stopwatch watch(figures_.evict_ns, away_ns_);
   const record::Recorder::Pause pause;
@@ -447,17 +462,17 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     }
   }
   if (freed == 0) {
-    refuse(shortage, nbytes);
+    refuse(shortage, nbytes, /*is_locked=*/true);
   }
   journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
 }
 
-void StepGovernor::refuse(int64_t shortage, int64_t nbytes) {
+void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   BudgetError::Figures figures;
   figures.limit_bytes = setting_.limit_bytes;
   figures.needed_bytes = setting_.limit_bytes + shortage;
   int64_t most = 0;
-  if (const auto region = region_.lock()) {
+  if (const auto region = region_.lock(); region && is_locked) {
     for (const Event& event : journal_.events) {
       if (event.other_peak - event.other_before >= most) {
         most = event.other_peak - event.other_before;
@@ -465,13 +480,17 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes) {
       }
     }
   }
-  figures_.refused =
+  const std::string message =
       "budget: an allocation of " + format_bytes(nbytes) + " needs " + format_bytes(figures.needed_bytes) +
       " in all (" + std::to_string(figures.needed_bytes) + " bytes), the budget is " +
       format_bytes(figures.limit_bytes) + ", and nothing is left that could be given up" +
       (figures.op.empty() ? "" : "; the largest op so far is " + figures.op + " with " + format_bytes(most)) +
       "; raise it or lower the batch";
-  throw BudgetError(figures_.refused, figures);
+  {
+    const std::lock_guard<std::mutex> lock(refused_mutex_);
+    figures_.refused = message;
+  }
+  throw BudgetError(message, figures);
 }
 
 }  // namespace encore::budget

@@ -1,6 +1,8 @@
 // Keeps one training step within the limit: follows a plan where there is one, evicts by price where there is none.
 #pragma once
 
+#include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "budget/itinerary.h"
@@ -54,7 +56,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   const Journal& journal() const { return journal_; }
   /// Moves the journal out, at the end.
   Journal take_journal() { return std::move(journal_); }
-  const StepFigures& figures() const { return figures_; }
+  StepFigures figures() const;
   /// The plan that was followed to the end, or null.
   const std::shared_ptr<const Itinerary>& itinerary() const { return itinerary_; }
 
@@ -73,14 +75,16 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   double price_of(tape::ValueId value) const;
   double replay_ns_of(tape::ValueId value) const;
   bool is_there(tape::ValueId value) const;
-  [[noreturn]] void refuse(int64_t shortage, int64_t nbytes);
+  /// With the tape's lock it also says which op was the largest.
+  [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
 
   StepSetting setting_;
   std::weak_ptr<ReplayRegion> region_;
   std::shared_ptr<const Itinerary> itinerary_;
   Journal journal_;
   StepFigures figures_;
-  bool running_ = false;
+  mutable std::mutex refused_mutex_;  // of figures_.refused, which workers of parallel ops set without the tape's lock
+  std::atomic<bool> running_{false};  // becomes false under the tape's lock: then nothing here changes any more
   std::thread::id thread_;
   int64_t other_now_ = 0;
   int64_t away_ns_ = 0;                               // replays and evictions since the event began

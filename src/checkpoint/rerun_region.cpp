@@ -304,8 +304,9 @@ void RerunFrame::end() {
 }
 
 std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
-  const std::lock_guard<std::recursive_mutex> tape_lock(tape_->mutex());
+  // In this order, as in get().
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::lock_guard<std::recursive_mutex> tape_lock(tape_->mutex());
   Slot slot;
   slot.op = op;
   slot.geometry = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();

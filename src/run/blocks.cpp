@@ -20,9 +20,8 @@ constexpr size_t kLargePages = size_t{4} << 20;
 constexpr uintptr_t kPage = 4096;
 
 void advise_large_pages(char* block, size_t nbytes) {
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(block) + kPage - 1) & ~(kPage - 1);
-  const uintptr_t last = (reinterpret_cast<uintptr_t>(block) + nbytes) & ~(kPage - 1);
-  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // where it is refused, nothing is lost
+  const size_t before = -reinterpret_cast<uintptr_t>(block) % kPage;          // the first page that is all the block's
+  madvise(block + before, (nbytes - before) / kPage * kPage, MADV_HUGEPAGE);  // where it is refused, nothing is lost
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ class Replay {
       request_.take(target, held(target).storage);
     }
     result_.ops = static_cast<int64_t>(needed_.size());
-    return std::move(result_);
+    return result_;
   }
 
  private:
