@@ -1,13 +1,12 @@
 // Events, eviction, and following a plan.
 #include "budget/step_governor.h"
 
-#include <chrono>
-
 #include <ATen/Parallel.h>
 
 #include <encore/bytes.h>
 #include <encore/error.h>
 
+#include "base/clock.h"
 #include "record/recorder.h"
 
 namespace encore::budget {
@@ -40,11 +39,6 @@ struct Watched {
   }
 };
 thread_local Watched g_watched;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 run::Meter& meter() {
   return run::Meter::instance();

@@ -1,11 +1,11 @@
 // The observer: from LibTorch's record functions to the tape.
 #include "record/recorder.h"
 
-#include <chrono>
 #include <exception>
 
 #include <encore/error.h>
 
+#include "base/clock.h"
 #include "tape/compat.h"
 
 namespace encore::record {
@@ -33,11 +33,6 @@ class Observer {
   at::CallbackHandle handle_ = 0;
 };
 thread_local Observer g_observer;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// The last `count` values of a boxed call: script code leaves its own below them.
 c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, size_t count) {

@@ -2,10 +2,10 @@
 #include "run/events.h"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <utility>
 
+#include "base/clock.h"
 #include "run/allocator.h"
 
 namespace encore::run {
@@ -27,11 +27,6 @@ void tell(const Tell& tell_one) {
   for (const auto& listener : now) {
     tell_one(*listener);
   }
-}
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 thread_local int64_t g_nested_ns = 0;  // spent in replays inside the one that this thread runs

@@ -1,12 +1,11 @@
 // Replay: find the ops needed, then run them in tape order, freeing each value after its last use.
 #include "run/replay.h"
 
-#include <chrono>
-
 #include <ATen/autocast_mode.h>
 
 #include <encore/error.h>
 
+#include "base/clock.h"
 #include "run/allocator.h"
 
 namespace encore::run {
@@ -325,10 +324,9 @@ class Replay {
 
 Replayed replay(tape::Tape& tape, const ReplayRequest& request) {
   const AccountScope account(Account::kReplayed);
-  const auto start = std::chrono::steady_clock::now();
+  const int64_t start = now_ns();
   Replayed result = Replay(tape, request).run();
-  result.duration_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+  result.duration_ns = now_ns() - start;
   return result;
 }
 
