@@ -24,7 +24,7 @@ parser.add_argument("--json")
 options = parser.parse_args()
 
 FRACTIONS = [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
-ROUNDS = options.rounds or (2 if options.quick else 5)
+ROUNDS = options.rounds or (2 if options.quick else 4)
 WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
 SIZE = "small" if options.small else "real"
 os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured
@@ -91,30 +91,32 @@ class System:
         return result
 
 
-def budgets(server, plain, activations, resting):
+def budgets(start, plain, activations, resting):
+    """Each in a process of its own: a smaller budget would give the blocks of a larger one back to the system."""
     for fraction in FRACTIONS:
         limit = resting + int(fraction * activations)
-        yield System(f"Encore, {fraction:.0%} budget", server, f"budget {limit}", plain, fraction, limit)
+        yield System(f"Encore, {fraction:.0%} budget", start(), f"budget {limit}", plain, fraction, limit)
     if not options.quick:
-        yield System("Encore, the least budget it names", server, "least", plain)
+        yield System("Encore, the least budget it names", start(), "least", plain)
 
 
 def run_workload(workload, folder):
     command = [os.path.join(options.build, "bench", "bench_steps"), workload, SIZE]
     plain_server = Server(*command, *(["--dump", folder] if workload == "gpt" else []))
-    encore_server = Server(*command)
-    servers = [plain_server, encore_server]
+    servers = [plain_server]
+
+    def start(*extra):
+        servers.append(Server(*command, *extra))
+        servers[-1].step(0, "plain")  # from here on gradients and the optimizer's state rest
+        return servers[-1]
+
     plain = System("plain", plain_server, "plain")
     systems = [plain]
-    # What rests has settled after two steps: gradients and the optimizer's state are there.
     first = [plain_server.step(number, "plain") for number in range(WARM_UP)]
-    encore_server.step(0, "plain")
-    encore_server.step(1, "plain")
     activations = max(step["peak_bytes"] - step["resting_bytes"] for step in first[2:])
     resting = first[-1]["resting_bytes"]
     # What a budget of 100% takes more than this is recording.
-    reuse_server = Server(*command, "--reuse")
-    servers.append(reuse_server)
+    reuse_server = start("--reuse")
     systems.append(System("plain, blocks reused", reuse_server, "plain", plain))
     if workload == "gpt":
         python = Server("/usr/bin/python3", "bench/steps/python_server.py",
@@ -139,8 +141,8 @@ def run_workload(workload, folder):
         limit = resting + step["peak_bytes"] - step["resting_bytes"]
         if options.quick:
             systems = [system for system in systems if system.way not in ("keep_matmuls", "rerun", "reentrant")]
-        systems.append(System("Encore, budget of Python's peak", encore_server, f"budget {limit}", plain, None, limit))
-    systems += budgets(encore_server, plain, activations, resting)
+        systems.append(System("Encore, budget of Python's peak", start(), f"budget {limit}", plain, None, limit))
+    systems += budgets(start, plain, activations, resting)
     if workload == "tree" and not options.quick:
         systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
     for number in range(WARM_UP + ROUNDS):
@@ -154,7 +156,7 @@ def run_workload(workload, folder):
     for system in systems:
         if system.fraction == 0.5 and system.refused is None and options.json:
             file = os.path.join(os.path.dirname(options.json) or ".", f"{workload}.run.json")
-            encore_server.step(0, f"run {system.budget} {file}")
+            system.server.step(0, f"run {system.budget} {file}")
     for server in servers:
         server.close()
     return [system.result(workload, plain) for system in systems]
