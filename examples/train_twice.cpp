@@ -80,7 +80,8 @@ int main(int argc, char** argv) {
   print("a checkpoint a block", ours);
   const bool same = same_bits(plain, ours);
   std::cout << "\nAll losses and gradients are " << (same ? "" : "NOT ") << "bit-identical; the peak is "
-            << std::setprecision(3) << 100.0 * static_cast<double>(ours.peak_bytes) / static_cast<double>(plain.peak_bytes)
+            << std::setprecision(3)
+            << 100.0 * static_cast<double>(ours.peak_bytes) / static_cast<double>(plain.peak_bytes)
             << "% of the plain one.\n";
   return same ? 0 : 1;
 }
