@@ -189,7 +189,7 @@ class RerunFrame::SlotHandle final : public record::Saved {
     Slot& slot = frame_->slots_[slot_];
     if (--slot.handles == 0) {
       slot.first.reset();
-      slot.tensor = at::Tensor();
+      slot.again.reset();
     }
   }
   SlotHandle(const SlotHandle&) = delete;
@@ -368,7 +368,7 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
   Slot& slot = slots_[next_slot_++];
   check_slot(slot, tensor, op);
   if (slot.handles > 0) {
-    slot.tensor = tape::detached_alias(tensor);
+    slot.again = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
     --missing_;
   }
   // An op may save a buffer that it is about to fill: then it must run first.
@@ -383,19 +383,19 @@ at::Tensor RerunFrame::get(size_t index) {
   if (slots_[index].first) {
     return slots_[index].first->get();
   }
-  if (!slots_[index].tensor.defined()) {
+  if (!slots_[index].again) {
     rerun();
     record::release_after_backward([weak = weak_from_this()] {
       if (const auto frame = weak.lock()) {
         const std::lock_guard<std::recursive_mutex> frame_lock(frame->mutex_);
         for (Slot& slot : frame->slots_) {
-          slot.tensor = at::Tensor();
+          slot.again.reset();
         }
       }
     });
   }
   // The graph may be kept for another backward; the value is not.
-  return std::exchange(slots_[index].tensor, at::Tensor());
+  return std::exchange(slots_[index].again, nullptr)->get();
 }
 
 void RerunFrame::note_gradient(const at::Tensor& leaf) {

@@ -42,7 +42,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
     std::optional<uint64_t> hash;
     int32_t handles = 0;
     std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
-    at::Tensor tensor;
+    std::shared_ptr<record::Saved> again;  // from another call, until backward asks for it
   };
   struct Input {
     std::shared_ptr<record::Saved> saved;

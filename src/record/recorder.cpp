@@ -103,6 +103,7 @@ struct Recorder::Flight {
   const tape::OpInfo* info = nullptr;  // null for a call that is looked through
   tape::PendingOp pending;
   std::vector<std::shared_ptr<DeferredSave>> saves;
+  std::vector<std::shared_ptr<DeferredSave>> saves_next;  // in an opaque region
   std::shared_ptr<tape::RandomState> random;
   std::unique_lock<std::recursive_mutex> random_lock;
   int64_t start_ns = 0;
@@ -305,6 +306,9 @@ void Recorder::end(const at::RecordFunction& call) {
   if (flight->info != nullptr) {
     --recorded_depth_;
     finish(*flight, call);
+    for (const auto& save : flight->saves_next) {
+      save->resolve(regions_.back()->save_next(save->tensor(), flight->info));
+    }
   }
 }
 
@@ -378,6 +382,11 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   // Called again, a function saves as many tensors, but not all need come from the same place: autocast may have cast a
   // weight before the first call and casts it inside the second. So every tensor counts there.
   if (!regions_.empty() && regions_.back()->is_opaque()) {
+    if (flight != flights_.rend() && (*flight)->info->may_draw) {  // holds the random lock: no other may be taken
+      auto deferred = std::make_shared<DeferredSave>(tensor);
+      (*flight)->saves_next.push_back(deferred);
+      return deferred;
+    }
     return regions_.back()->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
   }
   if (flight != flights_.rend() && !is_settled(**flight, tensor)) {

@@ -233,9 +233,11 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   if (pending.op.info->metadata_only || value.copied) {
     return;
   }
-  if (pending.watched_from != kNone && value.producer < pending.watched_from) {
-    value.strong = copy_storage(tensor.storage());
-    value.copied = true;
+  if (pending.watched_from != kNone) {
+    if (value.producer < pending.watched_from) {
+      value.strong = copy_storage(tensor.storage());
+      value.copied = true;
+    }
     return;
   }
   if (!value.is_constant()) {

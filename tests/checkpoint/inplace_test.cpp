@@ -247,6 +247,29 @@ TEST_P(Changed, ChangedThroughAViewOrADetachedAliasIsSeen) {
   }
 }
 
+TEST_P(Changed, ChangedByTheFunctionItselfAfterItWasSaved) {
+  // Backward without a checkpoint refuses this. Replay knows both versions; another call has only the last one left.
+  const auto f = [](const at::Tensor& in) {
+    const at::Tensor saved = in.exp();
+    const at::Tensor first = saved * 3;
+    saved.mul_(2);
+    return first + saved;
+  };
+  const at::Tensor x = leaf({4, 3});
+  EXPECT_THROW(f(x).sum().backward(), c10::Error);
+  CheckpointOptions to_its_end = options();
+  to_its_end.early_stop = false;
+  const at::Tensor y = checkpoint(to_its_end, f, x);
+  if (GetParam() == Recompute::kRerun) {
+    const std::string message = message_of<ChangedError>([&] { y.sum().backward(); });
+    EXPECT_NE(message.find("checkpoint 'block': the tensor Float[4, 3] was changed in place"), std::string::npos)
+        << message;
+    return;
+  }
+  const at::Tensor expected = torch::autograd::grad({(x.exp() * 3 + x.exp().mul(2)).sum()}, {x})[0];
+  EXPECT_TRUE(at::allclose(expected, torch::autograd::grad({y.sum()}, {x})[0]));
+}
+
 TEST_P(Changed, TheNextStepWorks) {
   const at::Tensor x = leaf({4, 3});
   const at::Tensor input = torch::randn({4, 3});

@@ -110,6 +110,23 @@ TEST(GptPerBlock, ActivationsTakeTheBlocksInputsAndOneBlock) {
   EXPECT_LE(static_cast<double>(forward_peak), 1.03 * static_cast<double>(input_bytes * config.layers + block_bytes));
 }
 
+TEST(GptPerBlock, RerunHoldsTheBlocksInputsAlone) {
+  const GptConfig config = small_gpt();
+  Gpt model = make_gpt(config);
+  const auto [tokens, targets] = workloads::make_batch(config, 5);
+  const int64_t input_bytes = config.batch * config.tokens * config.width * 4;
+  CheckpointOptions options;
+  options.recompute = Recompute::kRerun;
+  std::vector<int64_t> live;
+  const at::Tensor loss = model->forward(tokens, targets, [&](workloads::Block& block, const at::Tensor& x) {
+    live.push_back(live_tensor_bytes());
+    return checkpoint(options, block, x);
+  });
+  for (size_t i = 1; i < live.size(); ++i) {
+    EXPECT_EQ(live[i] - live[i - 1], input_bytes) << "block " << i - 1;
+  }
+}
+
 /// How many of the tape's ops first .. last-1 made or wrote a value; the rest are views. Read from the tape's text.
 int64_t count_computing_ops(const std::string& dump, int64_t first, int64_t last) {
   std::istringstream lines(dump);
