@@ -1,9 +1,6 @@
 // Calling a function again, in the state it was first called in.
 #include "checkpoint/rerun_region.h"
 
-#include <cstring>
-#include <set>
-
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/variable.h>
@@ -24,153 +21,6 @@ torch::autograd::Edge stand_in_edge() {
               "encore: a graph that is only there to save tensors was differentiated", torch::autograd::edge_list()),
           0};
 }
-
-}  // namespace
-
-/// Tensors from before the call that the function reads or overwrites hold the bytes that they held when it was first
-/// called, while it is called again. Throws ChangedError where those bytes are gone.
-class RerunFrame::Then {
- public:
-  Then(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
-    try {
-      for (tape::OpId id = first; id < last; ++id) {
-        const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
-        for (const tape::TensorArg& arg : op.tensors) {
-          if (arg.read && tape.value(arg.value).source) {
-            use(arg.value, first);
-          }
-        }
-        for (const tape::Write& write : op.writes) {
-          use(write.before, first);
-        }
-      }
-    } catch (...) {
-      swap_back();
-      throw;
-    }
-  }
-  ~Then() { swap_back(); }
-  Then(const Then&) = delete;
-  Then& operator=(const Then&) = delete;
-
-  /// What stands for the storage during the call; empty if its bytes are the same as then.
-  c10::Storage find(const c10::StorageImpl* storage) const {
-    for (const Swap& swap : swaps_) {
-      if (swap.storage == storage) {
-        return swap.live;
-      }
-    }
-    return c10::Storage();
-  }
-
- private:
-  struct Swap {
-    int32_t index;
-    const c10::StorageImpl* storage;
-    c10::Storage live;
-    c10::Storage now;
-    bool changed;
-  };
-
-  void use(tape::ValueId id, tape::OpId first) {
-    const tape::Value& value = tape_.value(id);
-    if (value.producer >= first || !seen_.insert(value.storage).second) {
-      return;
-    }
-    if (value.source) {
-      tape_.resident(id);  // throws if it changed
-    }
-    if (!value.copied) {
-      return;
-    }
-    const c10::Storage& then = value.strong;
-    tape::StorageRecord& record = tape_.storage(value.storage);
-    const c10::StorageImpl* storage = record.weak._unsafe_get_target();
-    const auto locked = record.weak.lock();
-    if (!locked || locked->nbytes() != then.nbytes()) {
-      // Nobody else has it any more: the call gets bytes of its own.
-      swaps_.push_back({value.storage, storage, tape::copy_storage(then), c10::Storage(), false});
-      return;
-    }
-    const c10::Storage live(locked);
-    swaps_.push_back({value.storage, storage, live, tape::copy_storage(live), record.changed_unseen()});
-    std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
-  }
-
-  void swap_back() {
-    for (const Swap& swap : swaps_) {
-      if (!swap.now) {
-        continue;
-      }
-      std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
-      tape::StorageRecord& record = tape_.storage(swap.index);
-      if (record.counter.enabled() && !swap.changed) {
-        record.version = static_cast<int64_t>(record.counter.current_version());
-      }
-    }
-    swaps_.clear();
-  }
-
-  tape::Tape& tape_;
-  std::vector<Swap> swaps_;
-  std::set<int32_t> seen_;
-};
-
-/// Gradients that the function adds to: as they were before it did, while it is called again.
-class RerunFrame::GradientsThen {
- public:
-  explicit GradientsThen(const std::vector<std::pair<at::Tensor, at::Tensor>>& gradients) : gradients_(gradients) {
-    for (const auto& [leaf, then] : gradients_) {
-      now_.push_back(leaf.grad());
-      leaf.mutable_grad() = then.defined() ? then.clone() : at::Tensor();
-    }
-  }
-  ~GradientsThen() {
-    for (size_t i = 0; i < now_.size(); ++i) {
-      gradients_[i].first.mutable_grad() = now_[i];
-    }
-  }
-  GradientsThen(const GradientsThen&) = delete;
-  GradientsThen& operator=(const GradientsThen&) = delete;
-
- private:
-  const std::vector<std::pair<at::Tensor, at::Tensor>>& gradients_;
-  std::vector<at::Tensor> now_;
-};
-
-namespace {
-
-/// Generators as they were when the function first drew from them; as they are now again afterwards.
-class RandomThen {
- public:
-  RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start)
-      : lock_(tape::lock_random_ops()) {
-    use(start);
-    for (tape::OpId id = first; id < last; ++id) {
-      const auto& random = tape.ops()[static_cast<size_t>(id)].random;
-      if (random && std::none_of(now_.begin(), now_.end(),
-                                 [&](const auto& state) { return state.generator() == random->generator(); })) {
-        use(*random);
-      }
-    }
-  }
-  ~RandomThen() {
-    for (const tape::RandomState& state : now_) {
-      state.restore();
-    }
-  }
-  RandomThen(const RandomThen&) = delete;
-  RandomThen& operator=(const RandomThen&) = delete;
-
- private:
-  void use(const tape::RandomState& then) {
-    now_.emplace_back(then.generator());
-    then.restore();
-  }
-
-  std::unique_lock<std::recursive_mutex> lock_;
-  std::vector<tape::RandomState> now_;
-};
 
 }  // namespace
 
@@ -357,6 +207,29 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const ta
   }
 }
 
+/// Ops that drew when the function was called again must have drawn the same numbers.
+void RerunFrame::check_random(const tape::Tape& again) const {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  tape::OpId first = first_;
+  for (const tape::Op& op : again.ops()) {
+    if (!op.random) {
+      continue;
+    }
+    // An op that draws nothing may seem to have drawn, where another thread did meanwhile.
+    const auto is_it = [&](const tape::Op& then) { return then.random && then.info == op.info; };
+    while (first < last_ && !is_it(tape_->ops()[static_cast<size_t>(first)])) {
+      ++first;
+    }
+    if (first == last_ || !(*tape_->ops()[static_cast<size_t>(first)].random == *op.random)) {
+      throw DeterminismError(who() + ": " + op.info->name +
+                             " found the generator in another state than when the function was first called. Another "
+                             "thread drew from it while the function ran: give each thread a generator of its own, or "
+                             "use kReplay");
+    }
+    ++first;
+  }
+}
+
 void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (next_slot_ >= slots_.size()) {
     if (options_.early_stop && missing_ == 0) {
@@ -408,7 +281,7 @@ void RerunFrame::note_gradient(const at::Tensor& leaf) {
   }
 }
 
-std::vector<at::Tensor> RerunFrame::inputs_again(const Then& then) const {
+std::vector<at::Tensor> RerunFrame::inputs_again(const StoragesThen& storages) const {
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
@@ -416,7 +289,7 @@ std::vector<at::Tensor> RerunFrame::inputs_again(const Then& then) const {
       tensors.push_back(tensors[input.same_as]);
       continue;
     }
-    const c10::Storage storage = then.find(input.storage._unsafe_get_target());
+    const c10::Storage storage = storages.find(input.storage._unsafe_get_target());
     const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
     at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
     if (input.requires_grad && input.is_leaf) {
@@ -437,8 +310,8 @@ void RerunFrame::rerun() {
   }
   const record::Recorder::Aside aside;
   run::ReplayTimer timer;
-  const Then then(*tape_, first_, last_);
-  const std::vector<at::Tensor> inputs = inputs_again(then);
+  const StoragesThen storages(*tape_, first_, last_);
+  const std::vector<at::Tensor> inputs = inputs_again(storages);
   const GradientsThen gradients(gradients_);
   const RandomThen random(*tape_, first_, last_, random_);
   const c10::InferenceMode no_inference(false);
@@ -462,6 +335,7 @@ void RerunFrame::rerun() {
     } catch (const std::exception& error) {
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
+    check_random(*tape);
     num_ops = static_cast<int64_t>(tape->ops().size());
   }
   if (missing_ > 0) {

@@ -3,6 +3,7 @@
 
 #include <encore/checkpoint.h>
 
+#include "checkpoint/state_then.h"
 #include "record/recorder.h"
 #include "run/events.h"
 #include "tape/random.h"
@@ -31,8 +32,6 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
 
  private:
   class SlotHandle;
-  class Then;
-  class GradientsThen;
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;  // that ran when the tensor was saved
@@ -56,7 +55,8 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
 
   at::Tensor get(size_t slot);
   void rerun();
-  std::vector<at::Tensor> inputs_again(const Then& then) const;
+  std::vector<at::Tensor> inputs_again(const StoragesThen& storages) const;
+  void check_random(const tape::Tape& again) const;
   void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 
@@ -64,7 +64,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   detail::CheckpointCall::Again again_;
   std::vector<Input> inputs_;
   std::vector<Slot> slots_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;  // of leaves that the function adds to, before it did
+  GradientsThen::Gradients gradients_;  // that the function adds to
   std::shared_ptr<tape::Tape> tape_;
   tape::OpId first_ = 0;
   tape::OpId last_ = 0;

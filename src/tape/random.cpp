@@ -20,13 +20,11 @@ RandomState::RandomState(at::Generator generator) : generator_(std::move(generat
   next_double_ = impl->next_double_normal_sample();
 }
 
-bool RandomState::moved_on() const {
-  const std::lock_guard<std::mutex> lock(generator_.mutex());
-  at::CPUGeneratorImpl* impl = impl_of(generator_);
-  const at::mt19937_data_pod now = impl->engine().data();
-  return now.left_ != engine_.left_ || now.next_ != engine_.next_ || now.seed_ != engine_.seed_ ||
-         now.state_ != engine_.state_ || impl->next_float_normal_sample() != next_float_ ||
-         impl->next_double_normal_sample() != next_double_;
+bool RandomState::operator==(const RandomState& other) const {
+  return generator_ == other.generator_ && engine_.left_ == other.engine_.left_ &&
+         engine_.next_ == other.engine_.next_ && engine_.seed_ == other.engine_.seed_ &&
+         engine_.state_ == other.engine_.state_ && next_float_ == other.next_float_ &&
+         next_double_ == other.next_double_;
 }
 
 void RandomState::restore() const {

@@ -11,7 +11,10 @@ class RandomState {
   explicit RandomState(at::Generator generator);
 
   /// True if the generator is no longer in this state.
-  bool moved_on() const;
+  bool moved_on() const { return !(RandomState(generator_) == *this); }
+
+  /// True for the same state of the same generator.
+  bool operator==(const RandomState& other) const;
 
   /// Puts the generator back into this state.
   void restore() const;

@@ -1,0 +1,76 @@
+// The state in which a function was first called, put back while it is called again.
+#pragma once
+
+#include <mutex>
+#include <set>
+
+#include "tape/random.h"
+#include "tape/tape.h"
+
+namespace encore {
+
+// Each takes the tape's lock for its own moments only, not while the function runs.
+
+/// Tensors from before the call that the function reads or overwrites hold the bytes that they held when it was first
+/// called, while it is called again. Throws ChangedError where those bytes are gone.
+class StoragesThen {
+ public:
+  /// The function's first call was ops `first` .. `last` - 1 of `tape`.
+  StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last);
+  ~StoragesThen() { swap_back(); }
+  StoragesThen(const StoragesThen&) = delete;
+  StoragesThen& operator=(const StoragesThen&) = delete;
+
+  /// What stands for the storage during the call; empty if its bytes are the same as then.
+  c10::Storage find(const c10::StorageImpl* storage) const;
+
+ private:
+  struct Swap {
+    int32_t index;
+    const c10::StorageImpl* storage;
+    c10::Storage live;
+    c10::Storage now;
+    bool changed;
+  };
+
+  void use(tape::ValueId id, tape::OpId first);
+  void swap_back();
+
+  tape::Tape& tape_;
+  std::vector<Swap> swaps_;
+  std::set<int32_t> seen_;
+};
+
+/// Gradients that the function adds to: as they were before it did, while it is called again.
+class GradientsThen {
+ public:
+  /// Leaves, each with its gradient before the first call.
+  using Gradients = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+  explicit GradientsThen(const Gradients& gradients);
+  ~GradientsThen();
+  GradientsThen(const GradientsThen&) = delete;
+  GradientsThen& operator=(const GradientsThen&) = delete;
+
+ private:
+  const Gradients& gradients_;
+  std::vector<at::Tensor> now_;
+};
+
+/// Generators as they were when the function first drew from them; as they are now again afterwards.
+class RandomThen {
+ public:
+  /// `start` is the default generator's state before the call.
+  RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start);
+  ~RandomThen();
+  RandomThen(const RandomThen&) = delete;
+  RandomThen& operator=(const RandomThen&) = delete;
+
+ private:
+  void use(const tape::RandomState& then);
+
+  std::unique_lock<std::recursive_mutex> lock_;
+  std::vector<tape::RandomState> now_;
+};
+
+}  // namespace encore
