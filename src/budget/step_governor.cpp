@@ -23,8 +23,6 @@ constexpr int64_t kSmallest = 512;
 constexpr int64_t kBeside = 64;
 // Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
 constexpr int64_t kBatch = 128;
-// What a checkpoint of the user's makes costs this part of its price: it is meant to go first.
-constexpr double kHinted = 0.1;
 
 /// Who is told of this thread's backward nodes. A step that was ended on another thread could not take itself off here.
 struct Watched {
@@ -158,7 +156,7 @@ void StepGovernor::recorded(OpId op) {
   event.start_ns = now_ns() - duration_ns;
   event.duration_ns = duration_ns - std::exchange(away_ns_, 0);
   event.path = extend_path(journal_.signature(), region->tape(), op);
-  position_ = op;
+  prices_.move_to(op);
   finish(std::move(event));
 }
 
@@ -199,7 +197,7 @@ void StepGovernor::begin() {
     follow(journal_.events.size() - 1);
   }
   other_now_ = meter().live(run::Account::kOther);
-  away_ns_ = depth_ > 0 ? 0 : away_ns_;
+  away_ns_ = 0;
 }
 
 void StepGovernor::finish(Event event) {
@@ -280,7 +278,7 @@ void StepGovernor::asked(ValueId value) {
   } else {
     journal_.plannable = false;
   }
-  position_ = region_.lock()->tape().value(value).producer;
+  prices_.move_to(region_.lock()->tape().value(value).producer);
 }
 
 void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
@@ -298,8 +296,7 @@ void StepGovernor::hint(OpId first) {
   const auto region = region_.lock();
   if (region && running_) {
     const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-    hinted_.resize(region->tape().ops().size(), 0);
-    std::fill(hinted_.begin() + first, hinted_.end(), 1);
+    prices_.hint(first, static_cast<OpId>(region->tape().ops().size()));
   }
 }
 
@@ -365,58 +362,11 @@ void StepGovernor::act(const Action& action, bool compute_too) {
     return;
   }
   std::vector<ValueId> missing;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(missing), [&](ValueId v) { return !is_there(v); });
+  std::copy_if(values.begin(), values.end(), std::back_inserter(missing),
+               [&](ValueId v) { return !is_there(region->tape(), v); });
   if (!missing.empty() && compute_too) {
     region->bring_back(missing);
   }
-}
-bool StepGovernor::is_there(ValueId id) const {
-  const tape::Tape& tape = region_.lock()->tape();
-  const tape::Value& value = tape.value(id);
-  if (value.is_constant() || value.retained) {
-    return true;
-  }
-  const tape::StorageRecord& record = const_cast<tape::Tape&>(tape).storage(value.storage);
-  return record.current == id && record.weak.use_count() > 0;
-}
-
-/// The time it would take to bring the value back, with all that must come back for it.
-double StepGovernor::replay_ns_of(ValueId id) const {
-  const tape::Tape& tape = region_.lock()->tape();
-  constexpr size_t kMost = 256;  // by then it is dear enough
-  double total = 0;
-  std::vector<ValueId> open = {id};
-  std::unordered_map<OpId, bool> seen;
-  while (!open.empty() && seen.size() < kMost) {
-    const tape::Value& value = tape.value(open.back());
-    open.pop_back();
-    if (!seen.try_emplace(value.producer, true).second) {
-      continue;
-    }
-    const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
-    total += static_cast<double>(op.duration_ns);
-    const auto need = [&](ValueId other) {
-      if (other != kNone && !is_there(other)) {
-        open.push_back(other);
-      }
-    };
-    need(value.base);
-    for (const tape::TensorArg& arg : op.tensors) {
-      if (arg.read) {
-        need(arg.value);
-      }
-    }
-  }
-  return total;
-}
-
-/// Low for what is cheap to bring back, large, and not needed soon. Backward needs last what was made first.
-double StepGovernor::price_of(ValueId id) const {
-  const tape::Value& value = region_.lock()->tape().value(id);
-  const double distance = std::abs(static_cast<double>(position_) - static_cast<double>(value.producer)) + 1;
-  const bool hinted =
-      static_cast<size_t>(value.producer) < hinted_.size() && hinted_[static_cast<size_t>(value.producer)] != 0;
-  return (replay_ns_of(id) + 1000) * (hinted ? kHinted : 1) / (static_cast<double>(value.nbytes) * distance);
 }
 
 void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
@@ -439,7 +389,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   std::vector<std::pair<double, ValueId>> candidates;
   for (const ValueId value : region->held_values()) {
     if (region->tape().value(value).nbytes > 0 && region->can_evict(value)) {
-      candidates.emplace_back(price_of(value), value);
+      candidates.emplace_back(prices_.of(region->tape(), value), value);
     }
   }
   std::sort(candidates.begin(), candidates.end());

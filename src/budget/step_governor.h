@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "budget/itinerary.h"
+#include "budget/prices.h"
 #include "checkpoint/replay_region.h"
 #include "run/allocator.h"
 
@@ -72,9 +73,6 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void follow(size_t index);
   void act(size_t index, bool compute_too);
   void act(const Action& action, bool compute_too);
-  double price_of(tape::ValueId value) const;
-  double replay_ns_of(tape::ValueId value) const;
-  bool is_there(tape::ValueId value) const;
   /// With the tape's lock it also says which op was the largest.
   [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
 
@@ -88,14 +86,13 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::thread::id thread_;
   int64_t other_now_ = 0;
   int64_t away_ns_ = 0;                               // replays and evictions since the event began
-  size_t cursor_ = 0;                                 // of the older ones of them
   std::vector<int32_t> loose_;                        // tracked storages that the user's code may still hold
-  std::vector<char> hinted_;                          // by op
+  size_t cursor_ = 0;                                 // of the older ones of them
   std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
   size_t followed_ = 0;                               // events whose actions are done
   int depth_ = 0;                                     // of backward nodes
   Event node_;
-  tape::OpId position_ = 0;  // op that backward has come to, by what it asked for last
+  Prices prices_;
 };
 
 }  // namespace encore::budget
