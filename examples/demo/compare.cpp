@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <limits>
 
 #include <encore/bytes.h>
 #include <encore/error.h>
@@ -15,8 +15,10 @@
 namespace demo {
 namespace {
 
-// The first step makes gradients and Adam's state, and the next ones let a budget learn and plan; then all are alike.
-constexpr int64_t kWarmUps = 3;
+// The first step makes gradients and Adam's state, the second shows a budget what all others are like, and the third
+// makes it plan.
+constexpr int64_t kLearning = 2;
+constexpr int64_t kWarmUps = kLearning + 1;
 constexpr int64_t kMeasured = 3;
 
 constexpr int kPercents[] = {100, 50, 30};
@@ -41,6 +43,17 @@ bool same_bits(const Trace& a, const Trace& b) {
   return a.losses.size() == b.losses.size() &&
          std::memcmp(a.losses.data(), b.losses.data(), a.losses.size() * sizeof(double)) == 0 &&
          a.gradients == b.gradients;
+}
+
+/// The least budget that is known to work, from what the budget has seen.
+int64_t least_of(encore::MemoryBudget& budget) {
+  try {
+    budget.set_limit(encore::live_tensor_bytes() + 1);
+    (void)budget.step();
+  } catch (const encore::BudgetError& error) {
+    return error.figures().least_bytes;
+  }
+  return -1;
 }
 
 /// Trains a new model in one way; `step_in_its_way(trainer, i)` does a step and gives its loss.
@@ -82,18 +95,23 @@ void Comparison::measure_plain() {
 }
 
 void Comparison::measure_budgets() {
+  const Way plain = ways_.front();
   for (const int percent : kPercents) {
-    ways_.push_back(measure_budget(percent));
+    const int64_t limit = plain.resting_bytes + (plain.peak_bytes - plain.resting_bytes) * percent / 100;
+    ways_.push_back(measure_budget("Encore, " + std::to_string(percent) + "%", limit));
   }
+  ways_.push_back(measure_budget("Encore, the least", {}));
 }
 
-Way Comparison::measure_budget(int percent) const {
-  const Way& plain = ways_.front();
-  Way way("Encore, " + std::to_string(percent) + "%");
-  way.limit_bytes = plain.resting_bytes + (plain.peak_bytes - plain.resting_bytes) * percent / 100;
-  encore::MemoryBudget budget(way.limit_bytes);
+Way Comparison::measure_budget(const std::string& name, std::optional<int64_t> limit_bytes) const {
+  Way way(name);
+  encore::MemoryBudget budget(std::numeric_limits<int64_t>::max());
   try {
     const Trace trace = measure(subject_, &way, [&](Trainer& trainer, int64_t i) {
+      if (i == kLearning) {
+        way.limit_bytes = limit_bytes ? *limit_bytes : least_of(budget);
+        budget.set_limit(way.limit_bytes);
+      }
       const auto step = budget.step();
       return trainer.step(i);
     });

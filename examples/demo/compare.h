@@ -1,6 +1,7 @@
 // The same training steps in several ways: what each needs, and whether it computes the same.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,7 @@ class Comparison {
   /// Without a budget. While any MemoryBudget lives, freed blocks are used again, which makes all training of the
   /// process faster: for figures of plain LibTorch, call this before the first budget is made.
   void measure_plain();
-  /// Encore with several parts of what the plain step needs above what rests.
+  /// Encore with several parts of what the plain step needs above what rests, and with the least that works.
   void measure_budgets();
 
   const std::string& name() const { return subject_.name; }
@@ -49,7 +50,8 @@ class Comparison {
   bool all_bit_identical() const;
 
  private:
-  Way measure_budget(int percent) const;
+  /// Without a limit: the least one that is known to work.
+  Way measure_budget(const std::string& name, std::optional<int64_t> limit_bytes) const;
 
   Subject subject_;
   Trace plain_;
