@@ -1,6 +1,7 @@
 """Training steps of every workload, all ways of running them in one interleaved run.
 
-Usage: run.py BUILD_DIR [--quick] [--workloads gpt,resnet,...] [--rounds N] [--small] [--json FILE]
+Usage: run.py BUILD_DIR [--quick] [--no-budgets] [--workloads gpt,resnet,...] [--rounds N] [--small]
+              [--json FILE]
 
 Plain LibTorch, Encore at budgets and, for the GPT, Encore's and Python's checkpoints. A step is forward, backward and
 Adam. Plain steps, Encore's and Python's run in processes of their own, one step at a time in turn: a process that reuses
@@ -17,13 +18,14 @@ import tempfile
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("--quick", action="store_true")
+parser.add_argument("--no-budgets", action="store_true", help="checkpoints alone")
 parser.add_argument("--small", action="store_true")
 parser.add_argument("--workloads", default="gpt,resnet,unet,lstm,tree")
 parser.add_argument("--rounds", type=int)
 parser.add_argument("--json")
 options = parser.parse_args()
 
-FRACTIONS = [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
+FRACTIONS = [] if options.no_budgets else [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
 ROUNDS = options.rounds or (1 if options.quick else 4)
 WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
 SIZE = "small" if options.small else "real"
@@ -96,7 +98,7 @@ def budgets(start, plain, activations, resting):
     for fraction in FRACTIONS:
         limit = resting + int(fraction * activations)
         yield System(f"Encore, {fraction:.0%} budget", start(), f"budget {limit}", plain, fraction, limit)
-    if not options.quick:
+    if not (options.quick or options.no_budgets):
         yield System("Encore, the least budget it names", start(), "least", plain)
 
 
@@ -141,10 +143,10 @@ def run_workload(workload, folder):
         limit = resting + step["peak_bytes"] - step["resting_bytes"]
         if options.quick:
             systems = [system for system in systems if system.way in ("plain", "per_block", "checkpoint")]
-        else:
+        elif not options.no_budgets:
             systems.append(System("Encore, budget of Python's peak", start(), f"budget {limit}", plain, None, limit))
     systems += budgets(start, plain, activations, resting)
-    if workload == "tree" and not options.quick:
+    if workload == "tree" and systems[-1].way == "least":
         systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
     for number in range(WARM_UP + ROUNDS):
         for system in systems:

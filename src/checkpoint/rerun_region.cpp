@@ -207,29 +207,6 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const ta
   }
 }
 
-/// Ops that drew when the function was called again must have drawn the same numbers.
-void RerunFrame::check_random(const tape::Tape& again) const {
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-  tape::OpId first = first_;
-  for (const tape::Op& op : again.ops()) {
-    if (!op.random) {
-      continue;
-    }
-    // An op that draws nothing may seem to have drawn, where another thread did meanwhile.
-    const auto is_it = [&](const tape::Op& then) { return then.random && then.info == op.info; };
-    while (first < last_ && !is_it(tape_->ops()[static_cast<size_t>(first)])) {
-      ++first;
-    }
-    if (first == last_ || !(*tape_->ops()[static_cast<size_t>(first)].random == *op.random)) {
-      throw DeterminismError(who() + ": " + op.info->name +
-                             " found the generator in another state than when the function was first called. Another "
-                             "thread drew from it while the function ran: give each thread a generator of its own, or "
-                             "use kReplay");
-    }
-    ++first;
-  }
-}
-
 void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (next_slot_ >= slots_.size()) {
     if (options_.early_stop && missing_ == 0) {
@@ -335,7 +312,12 @@ void RerunFrame::rerun() {
     } catch (const std::exception& error) {
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
-    check_random(*tape);
+    if (const tape::Op* op = random.first_other_draw(*tape)) {
+      throw DeterminismError(who() + ": " + op->info->name +
+                             " found the generator in another state than when the function was first called. Another "
+                             "thread drew from it while the function ran: give each thread a generator of its own, or "
+                             "use kReplay");
+    }
     num_ops = static_cast<int64_t>(tape->ops().size());
   }
   if (missing_ > 0) {

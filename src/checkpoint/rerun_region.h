@@ -56,7 +56,6 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   at::Tensor get(size_t slot);
   void rerun();
   std::vector<at::Tensor> inputs_again(const StoragesThen& storages) const;
-  void check_random(const tape::Tape& again) const;
   void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 

@@ -1,0 +1,89 @@
+// Keeping one saved tensor, letting go of it, and asking for it again.
+#include "checkpoint/replay_handle.h"
+
+#include <encore/error.h>
+
+namespace encore {
+
+ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId value, const at::Tensor& tensor,
+                           bool keep)
+    : region_(std::move(region)), value_(value), geometry_(tape::Geometry::of(tensor)), version_(tensor._version()) {
+  const tape::Tape& tape = region_->tape();
+  const tape::OpInfo& made_by = *tape.ops()[static_cast<size_t>(tape.value(value).producer)].info;
+  if (region_->check() == DeterminismCheck::kValues && tape.find(tensor) == value && !made_by.is_workspace(tensor)) {
+    hash_ = tape::hash_elements(tensor);
+  }
+  region_->handles_[value_].push_back(this);
+  if (keep) {
+    kept_ = tape::detached_alias(tensor);
+    region_->count_kept(value_, 1);
+  } else {
+    region_->tape().count_dropped(1);
+  }
+}
+
+ReplayHandle::~ReplayHandle() {
+  tape::Tape& tape = region_->tape();
+  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+  settle();
+  if (kept_.defined()) {
+    region_->count_kept(value_, -1);
+  } else {
+    tape.count_dropped(-1);
+  }
+  auto& siblings = region_->handles_[value_];
+  siblings.erase(std::find(siblings.begin(), siblings.end(), this));
+  if (siblings.empty()) {
+    region_->handles_.erase(value_);
+  }
+}
+
+at::Tensor ReplayHandle::get() {
+  const std::lock_guard<std::recursive_mutex> lock(region_->tape().mutex());
+  if (region_->governor()) {
+    region_->governor()->asked(value_);
+  }
+  if (kept_.defined() && kept_._version() == version_) {
+    return kept_;
+  }
+  drop();  // kept, then overwritten: the tape still knows how to make the older version
+  const at::Tensor tensor = geometry_.over(region_->fetch(*this));
+  settle();
+  verify(tensor);
+  return tensor;
+}
+
+void ReplayHandle::drop() {
+  if (kept_.defined()) {
+    kept_ = at::Tensor();
+    region_->count_kept(value_, -1);
+    region_->tape().count_dropped(1);
+  }
+}
+
+void ReplayHandle::move_to(tape::ValueId value) {
+  if (kept_.defined()) {
+    region_->count_kept(value_, -1);
+    region_->count_kept(value, 1);
+  }
+  value_ = value;
+}
+
+void ReplayHandle::settle() {
+  if (std::exchange(claimed_, false) && epoch_ == region_->tape().epoch()) {
+    region_->tape().settle(value_);
+  }
+}
+
+void ReplayHandle::verify(const at::Tensor& tensor) const {
+  if (hash_.has_value() && tape::hash_elements(tensor) != *hash_) {
+    const tape::Tape& tape = region_->tape();
+    throw DeterminismError("replay: the result " + geometry_.text() + " of " +
+                           tape.describe_op(tape.value(value_).producer) +
+                           " has other bits than when it was recorded (hash " + std::to_string(*hash_) + ", now " +
+                           std::to_string(tape::hash_elements(tensor)) +
+                           "); the op is not deterministic, or its arguments were changed behind ATen's back");
+  }
+}
+
+}  // namespace encore

@@ -1,0 +1,48 @@
+// One tensor that autograd saved in a ReplayRegion.
+#pragma once
+
+#include "checkpoint/replay_region.h"
+
+namespace encore {
+
+/// The tensor itself, or just how to find it. Callers hold the tape's lock, but for get() and the destructor.
+class ReplayHandle final : public record::Saved {
+ public:
+  ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId value, const at::Tensor& tensor, bool keep);
+  ~ReplayHandle() override;
+  ReplayHandle(const ReplayHandle&) = delete;
+  ReplayHandle& operator=(const ReplayHandle&) = delete;
+
+  at::Tensor get() override;
+  void needs_whole_storage() override { whole_ = true; }
+
+  tape::ValueId value() const { return value_; }
+  bool is_dropped() const { return !kept_.defined(); }
+  void drop();
+
+  /// Whether the tensor is the same in a later version of its storage, of which `part` was overwritten.
+  bool survives(const tape::Geometry& part) const { return !whole_ && !claimed_ && geometry_.is_apart_from(part); }
+  void move_to(tape::ValueId value);
+
+  /// The value came back and is retained, in this epoch of the tape, until this handle has had it.
+  void claim(int64_t epoch) {
+    claimed_ = true;
+    epoch_ = epoch;
+  }
+
+ private:
+  void settle();
+  void verify(const at::Tensor& tensor) const;
+
+  std::shared_ptr<ReplayRegion> region_;
+  tape::ValueId value_;
+  tape::Geometry geometry_;
+  int64_t version_;
+  std::optional<uint64_t> hash_;
+  at::Tensor kept_;
+  bool whole_ = false;
+  bool claimed_ = false;
+  int64_t epoch_ = 0;
+};
+
+}  // namespace encore
