@@ -10,8 +10,9 @@ namespace encore {
 
 namespace {
 
-OpenRegion::Make make_region(const std::string& name, const Policy& policy, std::shared_ptr<SegmentRunner> segments) {
-  return [=](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
+OpenRegion::Make make_region(const std::string& name, Policy policy, const std::shared_ptr<SegmentRunner>& segments) {
+  return [name, policy = std::move(policy), segments](std::shared_ptr<tape::Tape> tape, tape::OpId first,
+                                                      std::shared_ptr<ReplayRegion> parent) {
     RegionOptions options;
     options.name = name;
     options.policy = policy;
@@ -30,8 +31,10 @@ OpenRegion::Make make_region(const std::string& name, const Policy& policy, std:
 }  // namespace
 
 struct Scope::Impl {
-  Impl(const std::string& scope_name, const Policy& policy, std::shared_ptr<SegmentRunner> runner)
-      : name(scope_name), segments(std::move(runner)), open(scope_name, make_region(scope_name, policy, segments)) {}
+  Impl(std::string scope_name, Policy policy, std::shared_ptr<SegmentRunner> runner)
+      : name(std::move(scope_name)),
+        segments(std::move(runner)),
+        open(name, make_region(name, std::move(policy), segments)) {}
 
   std::string name;
   std::shared_ptr<SegmentRunner> segments;

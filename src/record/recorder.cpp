@@ -17,7 +17,7 @@ class Observer {
  public:
   void add(at::RecordFunctionCallback callback) {
     if (users_++ == 0) {
-      handle_ = at::addThreadLocalCallback(std::move(callback));
+      handle_ = at::addThreadLocalCallback(callback);
     }
   }
   void remove() {
