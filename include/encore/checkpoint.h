@@ -42,7 +42,8 @@ struct CheckpointOptions {
   /// function that draws any.
   bool preserve_rng_state = true;
   DeterminismCheck determinism_check = DeterminismCheck::kMetadata;
-  /// kRerun: stop calling the function again as soon as all that is needed is there.
+  /// kRerun: stop calling the function again as soon as all that is needed is there, by an exception that is no
+  /// std::exception. Set it to false for a function in which noexcept code or destructors run differentiated ops.
   bool early_stop = true;
   /// kReplay: what to keep of the inside, for example keep_matmuls(). kRerun keeps nothing.
   Policy policy = drop_all();
@@ -126,7 +127,9 @@ decltype(auto) call_checkpointed(const CheckpointOptions& options, const std::sh
     (for_each_tensor(
          std::as_const(args), [&](const at::Tensor& tensor) { inputs.push_back(tensor); }, [] {}),
      ...);
-    checkpoint_call = std::make_unique<CheckpointCall>(options, inputs, rerunner<F>(f, args...));
+    CheckpointOptions own = options;
+    own.early_stop = own.early_stop && !std::is_nothrow_invocable_v<F&, Args...>;  // stopping is an exception
+    checkpoint_call = std::make_unique<CheckpointCall>(own, inputs, rerunner<F>(f, args...));
   } else {
     checkpoint_call = std::make_unique<CheckpointCall>(options, std::vector<at::Tensor>(), nullptr);
   }

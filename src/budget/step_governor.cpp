@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "record/recorder.h"
+#include "tape/random.h"
 
 namespace encore::budget {
 namespace {
@@ -23,6 +24,8 @@ constexpr int64_t kSmallest = 512;
 constexpr int64_t kBeside = 64;
 // Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
 constexpr int64_t kBatch = 128;
+// How long a random op waits for another thread to be done with the tape.
+constexpr int kPatienceMs = 1000;
 
 /// Who is told of this thread's backward nodes. A step that was ended on another thread could not take itself off here.
 struct Watched {
@@ -375,10 +378,18 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     refuse(shortage, nbytes, /*is_locked=*/false);
   }
   std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
-  // A worker of a parallel op must not wait for the thread that waits for it.
-  if (!at::in_parallel_region()) {
+  // A worker of a parallel op must not wait for the thread that waits for it, nor a random op for a replay that waits
+  // for the random lock.
+  if (at::in_parallel_region()) {
+    lock.try_lock();
+  } else if (tape::RandomMutex::is_mine()) {
+    for (int i = 0; i < kPatienceMs && !lock.try_lock(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } else {
     lock.lock();
-  } else if (!lock.try_lock()) {
+  }
+  if (!lock.owns_lock()) {
     refuse(shortage, nbytes, /*is_locked=*/false);
   }
   if (!running_) {

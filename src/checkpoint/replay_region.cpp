@@ -69,7 +69,7 @@ void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
 
 /// LSTMs compute four gates in place in the quarters of one storage: the last version holds them all, and bringing the
 /// earlier ones back would take four storages.
-void ReplayRegion::overwritten(ValueId before, ValueId after, const tape::Geometry& part) {
+void ReplayRegion::overwritten(ValueId before, ValueId after, const tape::Geometry& part, bool) {
   const auto found = handles_.find(before);
   if (found == handles_.end()) {
     return;
@@ -139,12 +139,17 @@ void ReplayRegion::count_marked_constant() {
 }
 
 void ReplayRegion::opened() {
+  first_storage_ = tape_->num_storages();
   if (run::anyone_listens()) {
     run::tell_region_opened(shared_from_this());
   }
 }
 
 void ReplayRegion::closed() {
+  {
+    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    tape_->fingerprint_results(first_storage_);
+  }
   if (run::anyone_listens()) {
     run::tell_region_closed(shared_from_this());
   }

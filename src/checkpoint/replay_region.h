@@ -53,7 +53,7 @@ class ReplayRegion final : public record::Region,
     return options_.before_op && options_.before_op(recorder, next);
   }
 
-  void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part) override;
+  void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part, bool has_history) override;
   void after_op(tape::OpId op) override {
     if (options_.governor) {
       options_.governor->recorded(op);
@@ -106,6 +106,7 @@ class ReplayRegion final : public record::Region,
   std::shared_ptr<tape::Tape> tape_;
   std::shared_ptr<ReplayRegion> parent_;
   RegionOptions options_;
+  size_t first_storage_ = 0;  // that the region made
   std::string path_;
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;

@@ -70,6 +70,12 @@ void RerunRegion::accumulates_into(const at::Tensor& leaf) {
   }
 }
 
+void RerunRegion::overwritten(tape::ValueId before, tape::ValueId, const tape::Geometry&, bool has_history) {
+  if (!again_ && has_history) {
+    frame_->note_rewritten(before);
+  }
+}
+
 void RerunRegion::closed() {
   if (!again_ && run::anyone_listens()) {
     run::tell_region_closed(frame_);
@@ -146,6 +152,12 @@ void RerunFrame::end() {
   for (tape::OpId id = first_; id < last_; ++id) {
     drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
   }
+  if (!rewritten_.empty()) {
+    throw InvalidArgument(
+        who() + ": the function changes " + rewritten_ +
+        " that it captures in place, and with it the tensor's gradient function; called again it would "
+        "do so twice. Pass the tensor as an argument, or use kReplay");
+  }
   if (drew && !options_.preserve_rng_state) {
     throw InvalidArgument(who() +
                           ": the function draws random numbers but preserve_rng_state is false, so calling it again "
@@ -159,6 +171,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   const std::lock_guard<std::recursive_mutex> tape_lock(tape_->mutex());
   Slot slot;
   slot.op = op;
+  slot.at = static_cast<tape::OpId>(tape_->ops().size()) - first_;
   slot.geometry = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
   // What was there before the call is held as it would be without it, or as its own region decides.
   const tape::ValueId value = tape_->find(tensor);
@@ -210,7 +223,10 @@ void RerunFrame::check_slot(const Slot& slot, const at::Tensor& tensor, const ta
 void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (next_slot_ >= slots_.size()) {
     if (options_.early_stop && missing_ == 0) {
-      throw StopRerun();
+      if (may_stop(op)) {
+        throw StopRerun();
+      }
+      return;
     }
     throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) +
                            " tensors when first called and more when called again");
@@ -223,8 +239,23 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
   }
   // An op may save a buffer that it is about to fill: then it must run first.
   const bool fills_buffers = op != nullptr && (!op->writes.empty() || !op->state_writes.empty());
-  if (options_.early_stop && missing_ == 0 && !fills_buffers) {
+  if (options_.early_stop && missing_ == 0 && !fills_buffers && may_stop(op)) {
     throw StopRerun();
+  }
+}
+
+/// Not in the middle of a custom function, which would leave it half done, and not out of a destructor.
+bool RerunFrame::may_stop(const tape::OpInfo* op) const {
+  return op != nullptr && std::uncaught_exceptions() == 0;
+}
+
+void RerunFrame::note_rewritten(tape::ValueId before) {
+  const tape::Value& value = tape_->value(before);
+  const c10::StorageImpl* storage = tape_->storage(value.storage).weak._unsafe_get_target();
+  const bool is_input = std::any_of(inputs_.begin(), inputs_.end(),
+                                    [&](const Input& input) { return input.storage._unsafe_get_target() == storage; });
+  if (value.producer < first_ && !is_input) {
+    rewritten_ = "a tensor of " + std::to_string(value.nbytes) + " bytes";
   }
 }
 
@@ -288,6 +319,7 @@ void RerunFrame::rerun() {
   const record::Recorder::Aside aside;
   run::ReplayTimer timer;
   const StoragesThen storages(*tape_, first_, last_);
+  const CallPath path(*tape_, first_, last_);
   const std::vector<at::Tensor> inputs = inputs_again(storages);
   const GradientsThen gradients(gradients_);
   const RandomThen random(*tape_, first_, last_, random_);
@@ -299,24 +331,28 @@ void RerunFrame::rerun() {
   missing_ =
       static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
   int64_t num_ops = 0;
+  bool stopped = false;
   {
     const auto tape = std::make_shared<tape::Tape>(options_.name);
+    if (tape_->every_byte()) {
+      tape->watch_every_byte();
+    }
     const auto recorder = std::make_shared<record::Recorder>(tape);
     recorder->push(std::make_shared<RerunRegion>(0, shared_from_this(), /*again=*/true));
     try {
       again_(inputs);
       recorder->rethrow_failure();
     } catch (const StopRerun&) {
+      stopped = true;
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
-    if (const tape::Op* op = random.first_other_draw(*tape)) {
-      throw DeterminismError(who() + ": " + op->info->name +
-                             " found the generator in another state than when the function was first called. Another "
-                             "thread drew from it while the function ran: give each thread a generator of its own, or "
-                             "use kReplay");
+    const tape::OpId end = stopped ? slots_[next_slot_ - 1].at : last_ - first_;
+    const std::string difference = path.difference(*tape, end, /*compare_reads=*/!autocast_);
+    if (!difference.empty()) {
+      throw DeterminismError(who() + ": " + difference);
     }
     num_ops = static_cast<int64_t>(tape->ops().size());
   }

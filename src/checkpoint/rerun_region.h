@@ -3,6 +3,7 @@
 
 #include <encore/checkpoint.h>
 
+#include "checkpoint/call_path.h"
 #include "checkpoint/state_then.h"
 #include "record/recorder.h"
 #include "run/events.h"
@@ -25,6 +26,8 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   void note_gradient(const at::Tensor& leaf);
   /// The same as add_slot, when it is called again. Throws to stop the call once nothing more is needed.
   void fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op);
+  /// The function changed a tensor with a history in place, when it is first called.
+  void note_rewritten(tape::ValueId before);
 
   std::string label() const override { return options_.name.empty() ? "checkpoint" : options_.name; }
   bool is_checkpoint() const override { return true; }
@@ -35,6 +38,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;  // that ran when the tensor was saved
+    tape::OpId at = 0;                 // how many ops of the call had ended
     std::string made_by;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
     int64_t nbytes = 0;
@@ -56,6 +60,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   at::Tensor get(size_t slot);
   void rerun();
   std::vector<at::Tensor> inputs_again(const StoragesThen& storages) const;
+  bool may_stop(const tape::OpInfo* op) const;
   void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 
@@ -71,7 +76,8 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   bool autocast_;
   at::ScalarType autocast_dtype_;
   mutable std::recursive_mutex mutex_;
-  size_t next_slot_ = 0;  // while the function is called again
+  std::string rewritten_;  // a captured tensor whose history the function changed
+  size_t next_slot_ = 0;   // while the function is called again
   size_t missing_ = 0;
 };
 
@@ -86,6 +92,7 @@ class RerunRegion final : public record::Region {
   void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
   bool has_entered(tape::ValueId) const override { return true; }
   void accumulates_into(const at::Tensor& leaf) override;
+  void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part, bool has_history) override;
   void closed() override;
 
  private:

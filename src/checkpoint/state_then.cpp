@@ -94,32 +94,12 @@ RandomThen::RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, cons
   lock_ = tape::lock_random_ops();
   use(start);
   for (tape::OpId id = first; id < last; ++id) {
-    const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
-    if (!op.random) {
-      continue;
-    }
-    draws_.push_back({op.info, op.random});
-    if (std::none_of(now_.begin(), now_.end(),
-                     [&](const auto& state) { return state.generator() == op.random->generator(); })) {
-      use(*op.random);
+    const auto& random = tape.ops()[static_cast<size_t>(id)].random;
+    if (random && std::none_of(now_.begin(), now_.end(),
+                               [&](const auto& state) { return state.generator() == random->generator(); })) {
+      use(*random);
     }
   }
-}
-
-const tape::Op* RandomThen::first_other_draw(const tape::Tape& again) const {
-  auto draw = draws_.begin();
-  for (const tape::Op& op : again.ops()) {
-    if (!op.random) {
-      continue;
-    }
-    // An op that draws nothing may seem to have drawn, where another thread did meanwhile.
-    draw = std::find_if(draw, draws_.end(), [&](const Draw& then) { return then.op == op.info; });
-    if (draw == draws_.end() || !(*draw->state == *op.random)) {
-      return &op;
-    }
-    ++draw;
-  }
-  return nullptr;
 }
 
 RandomThen::~RandomThen() {

@@ -66,19 +66,10 @@ class RandomThen {
   RandomThen(const RandomThen&) = delete;
   RandomThen& operator=(const RandomThen&) = delete;
 
-  /// The first op of another call, recorded on `again`, that did not draw the same numbers; null if all did.
-  const tape::Op* first_other_draw(const tape::Tape& again) const;
-
  private:
-  struct Draw {
-    const tape::OpInfo* op;
-    std::shared_ptr<const tape::RandomState> state;  // before it
-  };
-
   void use(const tape::RandomState& then);
 
-  std::unique_lock<std::recursive_mutex> lock_;
-  std::vector<Draw> draws_;
+  tape::RandomLock lock_;
   std::vector<tape::RandomState> now_;
 };
 

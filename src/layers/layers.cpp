@@ -102,7 +102,7 @@ class RandomThen {
   RandomThen& operator=(const RandomThen&) = delete;
 
  private:
-  std::unique_lock<std::recursive_mutex> lock_;
+  tape::RandomLock lock_;
   tape::RandomState now_;
 };
 

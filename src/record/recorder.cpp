@@ -65,7 +65,7 @@ struct Recorder::Flight {
   std::vector<std::shared_ptr<DeferredSave>> saves;
   std::vector<std::shared_ptr<DeferredSave>> saves_next;  // in an opaque region
   std::shared_ptr<tape::RandomState> random;
-  std::unique_lock<std::recursive_mutex> random_lock;
+  tape::RandomLock random_lock;
   int64_t start_ns = 0;
   int exceptions = 0;
 };
@@ -292,10 +292,10 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   }
   const auto writes = flight.pending.writes;
   const auto& stack = call.outputs();
-  const tape::OpId id =
-      tape_->end(std::move(flight.pending), last(stack.data(), stack.size(), flight.info->num_returns), opaque);
+  const auto outputs = last(stack.data(), stack.size(), flight.info->num_returns);
+  const tape::OpId id = tape_->end(std::move(flight.pending), outputs, opaque);
 
-  tell_overwritten(id, writes);
+  tell_overwritten(id, writes, outputs);
   for (const auto& save : flight.saves) {
     tape::ValueId value = tape_->find(save->tensor());
     // Saved before the op wrote to it: the older version is meant, unless the write is one that autograd never notices.
@@ -312,12 +312,18 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   }
 }
 
-void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes) {
+void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes,
+                                c10::ArrayRef<const c10::IValue> outputs) {
   for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
     const auto pending =
         std::find_if(writes.begin(), writes.end(), [&](const auto& other) { return other.before == write.before; });
+    const c10::StorageImpl* storage = tape_->storage(pending->storage).weak._unsafe_get_target();
+    const bool has_history = std::any_of(outputs.begin(), outputs.end(), [&](const c10::IValue& output) {
+      return output.isTensor() && tape::is_plain(output.toTensor()) && output.toTensor().requires_grad() &&
+             output.toTensor().storage().unsafeGetStorageImpl() == storage;
+    });
     for (const auto& region : regions_) {
-      region->overwritten(write.before, write.after, pending->geometry);
+      region->overwritten(write.before, write.after, pending->geometry, has_history);
     }
   }
 }

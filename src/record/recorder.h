@@ -72,7 +72,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void end(const at::RecordFunction& call);
   void finish(Flight& flight, const at::RecordFunction& call);
   void open_and_close_regions();
-  void tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes);
+  void tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes,
+                        c10::ArrayRef<const c10::IValue> outputs);
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   bool is_recorded(const tape::OpInfo& info) const;

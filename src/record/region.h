@@ -32,8 +32,10 @@ class Region {
 
   /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
   virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
-  /// An op made version `after` out of version `before` by writing to `part` of the storage.
-  virtual void overwritten(tape::ValueId /*before*/, tape::ValueId /*after*/, const tape::Geometry& /*part*/) {}
+  /// An op made version `after` out of version `before` by writing to `part` of the storage, through a tensor that
+  /// autograd differentiates if it has a history.
+  virtual void overwritten(tape::ValueId /*before*/, tape::ValueId /*after*/, const tape::Geometry& /*part*/,
+                           bool /*has_history*/) {}
   /// Told to every open region after each op inside.
   virtual void after_op(tape::OpId) {}
   /// The recorder has put the region on.

@@ -56,7 +56,7 @@ class RandomReplay {
   }
 
  private:
-  std::unique_lock<std::recursive_mutex> lock_;
+  tape::RandomLock lock_;
   std::vector<tape::RandomState> before_;
 };
 
@@ -176,6 +176,8 @@ class Replay {
         random_.prepare(*op.random);
       }
       const at::AutoGradMode grad(op.grad_mode);
+      // Where an op returns several references to its arguments, LibTorch reads them when it has dropped the arguments.
+      const torch::jit::Stack alive = op.writes.size() > 1 ? stack : torch::jit::Stack();
       op.info->handle.callBoxed(stack);
     });
     bind_results(id, op, stack, written);
@@ -265,8 +267,14 @@ class Replay {
       if (output.value == kNone || tape_.value(output.value).producer != id) {
         return;
       }
-      check(id, output, tensor);
-      bind(output.value, tensor.storage());
+      const bool is_written = std::any_of(op.writes.begin(), op.writes.end(),
+                                          [&](const Write& write) { return write.after == output.value; });
+      if (!is_written) {
+        check(id, output, tensor);
+        bind(output.value, tensor.storage());
+      } else if (op.writes.size() == 1) {
+        check(id, output, tensor);  // of several, LibTorch returns what may be anything
+      }
     };
     for (const c10::IValue& result : stack) {
       if (result.isTensor()) {

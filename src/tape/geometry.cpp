@@ -67,6 +67,13 @@ bool can_reach(int64_t distance, const Dims& dims, size_t from) {
 
 }  // namespace
 
+Geometry Geometry::unknown() {
+  Geometry geometry;
+  geometry.sizes = {0};
+  geometry.strides = {0};
+  return geometry;
+}
+
 bool Geometry::is_apart_from(const Geometry& other) const {
   if (dtype != other.dtype || numel() == 0 || other.numel() == 0) {
     return false;

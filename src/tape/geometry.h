@@ -17,6 +17,8 @@ struct Geometry {
   bool wrapped_number = false;  // takes part in type promotion as a plain number does
 
   static Geometry of(const at::Tensor& tensor);
+  /// Of what is known to be somewhere in the storage only: apart from nothing.
+  static Geometry unknown();
 
   /// A tensor of this geometry over `storage`, without history and with a version counter of its own.
   at::Tensor over(const c10::Storage& storage) const;

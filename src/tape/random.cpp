@@ -6,6 +6,8 @@
 namespace encore::tape {
 namespace {
 
+thread_local int g_held = 0;
+
 at::CPUGeneratorImpl* impl_of(const at::Generator& generator) {
   return at::check_generator<at::CPUGeneratorImpl>(generator);
 }
@@ -21,10 +23,9 @@ RandomState::RandomState(at::Generator generator) : generator_(std::move(generat
 }
 
 bool RandomState::operator==(const RandomState& other) const {
-  return generator_ == other.generator_ && engine_.left_ == other.engine_.left_ &&
-         engine_.next_ == other.engine_.next_ && engine_.seed_ == other.engine_.seed_ &&
-         engine_.state_ == other.engine_.state_ && next_float_ == other.next_float_ &&
-         next_double_ == other.next_double_;
+  return engine_.left_ == other.engine_.left_ && engine_.next_ == other.engine_.next_ &&
+         engine_.seed_ == other.engine_.seed_ && engine_.state_ == other.engine_.state_ &&
+         next_float_ == other.next_float_ && next_double_ == other.next_double_;
 }
 
 void RandomState::restore() const {
@@ -37,9 +38,23 @@ void RandomState::restore() const {
   impl->set_next_double_normal_sample(next_double_);
 }
 
-std::unique_lock<std::recursive_mutex> lock_random_ops() {
-  static auto* mutex = new std::recursive_mutex;
-  return std::unique_lock<std::recursive_mutex>(*mutex);
+void RandomMutex::lock() {
+  mutex_.lock();
+  ++g_held;
+}
+
+void RandomMutex::unlock() {
+  --g_held;
+  mutex_.unlock();
+}
+
+bool RandomMutex::is_mine() {
+  return g_held > 0;
+}
+
+RandomLock lock_random_ops() {
+  static auto* mutex = new RandomMutex;
+  return RandomLock(*mutex);
 }
 
 }  // namespace encore::tape

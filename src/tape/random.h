@@ -13,7 +13,7 @@ class RandomState {
   /// True if the generator is no longer in this state.
   bool moved_on() const { return !(RandomState(generator_) == *this); }
 
-  /// True for the same state of the same generator.
+  /// True for the same state, of whatever generator: both would draw the same numbers.
   bool operator==(const RandomState& other) const;
 
   /// Puts the generator back into this state.
@@ -28,7 +28,19 @@ class RandomState {
   decltype(std::declval<at::CPUGeneratorImpl>().next_double_normal_sample()) next_double_;
 };
 
+/// The mutex of all random ops of the process, which knows whether this thread has it.
+class RandomMutex {
+ public:
+  void lock();
+  void unlock();
+  static bool is_mine();
+
+ private:
+  std::recursive_mutex mutex_;
+};
+using RandomLock = std::unique_lock<RandomMutex>;
+
 /// Held from before a random op until after it: two threads that draw from one generator at once could not be replayed.
-std::unique_lock<std::recursive_mutex> lock_random_ops();
+RandomLock lock_random_ops();
 
 }  // namespace encore::tape

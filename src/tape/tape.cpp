@@ -223,8 +223,9 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   }
   const ValueId before = touch(tensor);
   const int32_t storage = this->value(before).storage;
-  for (const PendingOp::PendingWrite& write : pending.writes) {
+  for (PendingOp::PendingWrite& write : pending.writes) {
     if (write.storage == storage) {
+      write.geometry = Geometry::unknown();
       return;
     }
   }
@@ -347,11 +348,18 @@ void Tape::abort(PendingOp&& pending) {
 
 c10::Storage Tape::resident(ValueId id) const {
   const Value& value = this->value(id);
-  if (value.copied || value.retained) {
-    return value.copied ? value.strong : value.retained;
+  if (value.copied) {
+    return value.strong;
   }
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
-  if (record.current == id && !record.changed_unseen()) {
+  const bool is_current = record.current == id && !record.changed_unseen();
+  // What is retained may be the storage itself, which ops go on to overwrite.
+  const bool retained_apart =
+      value.retained && value.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target();
+  if (retained_apart || (value.retained && is_current)) {
+    return value.retained;
+  }
+  if (is_current) {
     c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
     if (!value.fingerprint.has_value() || !storage || value.fingerprint->is_of(storage)) {
       return storage;
@@ -364,6 +372,17 @@ c10::Storage Tape::resident(ValueId id) const {
         "or change a clone");
   }
   return c10::Storage();
+}
+
+void Tape::fingerprint_results(size_t first) {
+  for (size_t i = first; i < storages_.size(); ++i) {
+    const StorageRecord& record = storages_[i];
+    const auto storage = record.weak.lock();
+    Value& value = this->value(record.current);
+    if (storage && !record.changed_unseen() && !value.is_constant()) {
+      value.fingerprint = Fingerprint::of(c10::Storage(storage), every_byte_);
+    }
+  }
 }
 
 bool Tape::can_be_replayed(ValueId id) const {

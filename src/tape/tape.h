@@ -140,6 +140,10 @@ class Tape {
   void watch_every_byte() { every_byte_ = true; }
   bool every_byte() const { return every_byte_; }
 
+  /// From here on a change of the bytes of results, from storage `first` on, that outlive their ops shows: nobody
+  /// records who writes to them next.
+  void fingerprint_results(size_t first);
+
   /// True if the value can be had again without being kept: nothing that its replay needs is lost.
   bool can_be_replayed(ValueId id) const;
 
@@ -161,6 +165,7 @@ class Tape {
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }
+  size_t num_storages() const { return storages_.size(); }
   int64_t num_dropped() const { return dropped_; }
   void count_dropped(int64_t delta) { dropped_ += delta; }
 

@@ -195,7 +195,73 @@ TEST_P(InPlace, StoragesResizedAndExchanged) {
       });
 }
 
+TEST_P(InPlace, SeveralResultsWrittenToArguments) {
+  expect_same(
+      [] {
+        return Tensors{leaf({4, 8}), leaf({4})};
+      },
+      [](const Mode& mode, Tensors& x) {
+        Outcome outcome;
+        const auto f = [](const Tensors& in) {
+          at::Tensor largest = torch::zeros({4});
+          at::Tensor where = torch::zeros({4}, at::kLong);
+          at::max_out(largest, where, in[0].detach(), 1);
+          return Tensors{(largest + 1) * in[1], (in[0].sum(1) * (where + 1)).sin()};
+        };
+        backward_of_sum(apply(mode, f, x), x, outcome);
+        return outcome;
+      });
+}
+
+TEST_P(InPlace, ResultsChangedThroughDataByTheCaller) {
+  expect_same([] { return Tensors{leaf({4})}; },
+              [](const Mode& mode, Tensors& x) {
+                Outcome outcome;
+                const auto f = [](const Tensors& in) {
+                  const at::Tensor y = in[0] * 2;
+                  return Tensors{y, (y + 1).sin()};
+                };
+                const Tensors results = apply(mode, f, x);
+                results[0].data().mul_(5);
+                backward_of_sum({results[1]}, x, outcome);
+                return outcome;
+              });
+}
+
 ENCORE_IN_EVERY_MODE(InPlace);
+
+TEST(InPlaceInAScope, AVersionThatSomebodyStillWaitsForIsNotOverwritten) {
+  const at::Tensor x = leaf({4});
+  at::Tensor metric;  // autograd waits for its gradient, which never comes
+  const auto f = [&] {
+    at::Tensor a = x * 2;
+    a.mul_(3);
+    metric = a.sin();
+    const at::Tensor u = (a + 1).cos();
+    a.add_(1);
+    return (u + a.sin()).sum();
+  };
+  const at::Tensor expected = torch::autograd::grad({f()}, {x})[0];
+  auto scope = std::make_unique<Scope>(drop_all());
+  const at::Tensor loss = f();
+  scope.reset();
+  EXPECT_TRUE(same_bits(expected, torch::autograd::grad({loss}, {x})[0]));
+}
+
+TEST(InPlaceInAScope, TwoPartsWrittenByOneOp) {
+  const at::Tensor x = leaf({2, 4});
+  const Scope scope(drop_all());
+  const at::Tensor b = x.exp();
+  const at::Tensor y = b[1].sin();
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor parts = b.detach();
+    at::_foreach_mul_({parts[0], parts[1]}, 3.0);
+  }
+  // Without a scope backward refuses this; with it the value is known as it was.
+  const at::Tensor expected = torch::autograd::grad({x.exp()[1].sin().sum()}, {x})[0];
+  EXPECT_TRUE(same_bits(expected, torch::autograd::grad({y.sum()}, {x})[0]));
+}
 
 class Changed : public ::testing::TestWithParam<Recompute> {
  protected:

@@ -1,0 +1,143 @@
+// Functions that are called again: what they may do, and what is refused because it could not be the same twice.
+#include "support/oracle.h"
+
+namespace encore::test {
+namespace {
+
+CheckpointOptions rerun() {
+  CheckpointOptions options;
+  options.name = "block";
+  options.recompute = Recompute::kRerun;
+  return options;
+}
+
+TEST(Rerun, AModuleThatWentToEvaluationIsAnError) {
+  for (const bool early_stop : {false, true}) {
+    CheckpointOptions options = rerun();
+    options.early_stop = early_stop;
+    const at::Tensor x = leaf({64});
+    const at::Tensor weight = leaf({64});
+    torch::nn::Dropout dropout(0.5);
+    const at::Tensor y = checkpoint(
+        options, [=](const at::Tensor& in) mutable { return dropout->forward(in) * weight; }, x);
+    dropout->eval();
+    const std::string message = message_of<DeterminismError>([&] { y.sum().backward(); });
+    EXPECT_NE(message.find("block"), std::string::npos) << message;
+    EXPECT_FALSE(weight.grad().defined());
+  }
+}
+
+TEST(Rerun, ACapturedTensorThatWasReplacedIsAnError) {
+  const at::Tensor x = leaf({4});
+  at::Tensor weight = torch::ones({4});
+  const at::Tensor y = checkpoint(
+      rerun(), [&weight](const at::Tensor& in) { return (in * weight).sin(); }, x);
+  weight = weight * 3;
+  const std::string message = message_of<DeterminismError>([&] { y.sum().backward(); });
+  EXPECT_NE(message.find("Float[4]"), std::string::npos) << message;
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Rerun, StateThatTheFunctionReplacesIsAnError) {
+  const at::Tensor x = leaf({4});
+  at::Tensor average = torch::ones({4});
+  const at::Tensor y = checkpoint(
+      rerun(),
+      [&average](const at::Tensor& in) {
+        average = average * 0.9 + in.detach() * 0.1;
+        return (in * average).sin();
+      },
+      x);
+  message_of<DeterminismError>([&] { y.sum().backward(); });
+}
+
+TEST(Rerun, SwappedBuffersAreAnError) {
+  const at::Tensor x = leaf({4});
+  at::Tensor a = torch::ones({4});
+  at::Tensor b = torch::full({4}, 2.0);
+  const at::Tensor y = checkpoint(
+      rerun(),
+      [&](const at::Tensor& in) {
+        std::swap(a, b);
+        return (in * a).sin() + (in * b).cos();
+      },
+      x);
+  message_of<DeterminismError>([&] { y.sum().backward(); });
+}
+
+TEST(Rerun, ATensorMadeOnFirstUseMayStay) {
+  const at::Tensor x = leaf({4});
+  const at::Tensor weight = leaf({4});
+  at::Tensor mask;
+  const auto f = [&](const at::Tensor& in) {
+    if (!mask.defined()) {
+      mask = torch::ones({4}).cumsum(0);
+    }
+    return (in * mask).sin() * weight;
+  };
+  const at::Tensor expected = torch::autograd::grad({f(x).sum()}, {x})[0];
+  mask = at::Tensor();
+  EXPECT_TRUE(same_bits(expected, torch::autograd::grad({checkpoint(rerun(), f, x).sum()}, {x})[0]));
+}
+
+TEST(Rerun, AGeneratorMadeInsideDrawsTheSame) {
+  const at::Tensor x = leaf({64});
+  const auto f = [](const at::Tensor& in) {
+    at::Generator own = at::detail::createCPUGenerator(7);
+    return (in * torch::zeros({64}).bernoulli_(0.5, own)).exp();
+  };
+  const at::Tensor expected = torch::autograd::grad({f(x).sum()}, {x})[0];
+  EXPECT_TRUE(same_bits(expected, torch::autograd::grad({checkpoint(rerun(), f, x).sum()}, {x})[0]));
+}
+
+TEST(Rerun, ACapturedTensorWithAHistoryMayNotBeChangedInPlace) {
+  const at::Tensor x = leaf({4});
+  const at::Tensor captured = x * 3;
+  const std::string message = message_of<InvalidArgument>([&] {
+    checkpoint(
+        rerun(),
+        [&captured](const at::Tensor& in) {
+          captured.mul_(2);
+          return (captured * in).sin();
+        },
+        x);
+  });
+  EXPECT_NE(message.find("use kReplay"), std::string::npos) << message;
+}
+
+TEST(Rerun, NoexceptFunctionsRunToTheirEnd) {
+  const at::Tensor x = leaf({4});
+  const auto f = [](const at::Tensor& in) noexcept { return (in * 2).sin().exp() + 1; };
+  const at::Tensor expected = torch::autograd::grad({f(x).sum()}, {x})[0];
+  EXPECT_TRUE(same_bits(expected, torch::autograd::grad({checkpoint(rerun(), f, x).sum()}, {x})[0]));
+}
+
+struct SavesItsResult : torch::autograd::Function<SavesItsResult> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& in) {
+    at::Tensor result = in.exp();
+    context->save_for_backward({result});
+    return result;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] * context->get_saved_variables()[0]};
+  }
+};
+
+TEST(Rerun, ACustomFunctionThatSavesItsResultLeavesNothingBehind) {
+  const at::Tensor x = leaf({1000});
+  const auto step = [&] {
+    checkpoint(
+        rerun(), [](const at::Tensor& in) { return SavesItsResult::apply(in * 2); }, x)
+        .sum()
+        .backward();
+    x.mutable_grad() = at::Tensor();
+  };
+  step();
+  const int64_t live = live_tensor_bytes();
+  step();
+  EXPECT_EQ(live_tensor_bytes(), live);
+}
+
+}  // namespace
+}  // namespace encore::test
