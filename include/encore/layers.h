@@ -60,8 +60,9 @@ class ENCORE_API ActivationCheckpointer {
   at::Tensor checkpointed_forward(const at::Tensor& input, const std::vector<int64_t>& layers, const Layer& layer);
 
   /// The result of `target_layer`, from the nearest activation kept at or before it. Random ops draw as they did in
-  /// checkpointed_forward. Throws InvalidArgument for a layer that is not in the list or has nothing kept before it,
-  /// DeterminismError if a layer gives another shape or type than in checkpointed_forward, ReplayError if it throws.
+  /// checkpointed_forward, from generators of the layers' own too. Throws InvalidArgument for a layer that is not in
+  /// the list or has nothing kept before it, DeterminismError if a layer gives another shape or type, or draws from
+  /// another generator, than in checkpointed_forward, ReplayError if it throws.
   at::Tensor recompute_from_checkpoint(int64_t target_layer, const std::vector<int64_t>& layers,
                                        const Layer& layer) const;
 

@@ -27,8 +27,8 @@ enum class Balance {
 };
 
 struct SequentialOptions {
-  /// kTime and kBytes run the layers once more to measure them; the default generator and the buffers of a
-  /// torch::nn::Sequential are put back as they were.
+  /// kTime and kBytes run the layers once more, on a copy of the input, to measure them. Generators that ops drew from,
+  /// tensors that ops wrote to and the buffers of a torch::nn::Sequential are put back as they were.
   Balance balance = Balance::kCount;
   /// The last segment's values are needed as soon as backward begins: recomputing them would cost time and save
   /// nothing.
@@ -59,10 +59,16 @@ ENCORE_API std::vector<int64_t> least_peak_segments(const std::vector<LayerCost>
 namespace detail {
 
 /// Measures layer after layer: `run(i)` runs layer i on what the one before gave; `cut()` lets go of its graph, keeps
-/// its result, and tells that one's bytes.
+/// its result, and tells that one's bytes. `buffers`, and what else ops overwrite or draw from, are put back.
 ENCORE_API std::vector<LayerCost> measure_layers(int64_t num_layers, const std::function<void(int64_t)>& run,
                                                  const std::function<int64_t()>& cut,
                                                  const std::vector<at::Tensor>& buffers);
+
+/// A copy without history, for layers to be measured on: the first may work in place.
+ENCORE_API void copy_input(at::Tensor& tensor);
+
+/// Lets go of the tensor's history. What is no leaf does not become one: the next layer may work in place.
+ENCORE_API void cut_history(at::Tensor& tensor);
 
 /// Segment sizes; `num_segments` = 0 for least_peak_segments.
 ENCORE_API std::vector<int64_t> plan_segments(Balance balance, int64_t num_layers, int64_t num_segments,
@@ -81,13 +87,6 @@ class ENCORE_API SegmentPlans {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Lets go of the tensor's history.
-inline void cut_history(at::Tensor& tensor) {
-  const bool requires_grad = tensor.requires_grad();
-  tensor = tensor.detach();
-  tensor.set_requires_grad(requires_grad);
-}
 
 /// What goes through a chain of modules: its inputs, then each module's result.
 template <class Inputs>
@@ -145,7 +144,7 @@ class ModuleChain {
       for_each_tensor(carry, &cut_history, [] {});
       return carry.tensor ? static_cast<int64_t>(carry.tensor->nbytes()) : 0;
     };
-    cut();
+    for_each_tensor(carry, &copy_input, [] {});
     return measure_layers(
         size(), [&](int64_t i) { carry = (*this)(i, i + 1, std::move(carry)); }, cut, buffers);
   }
@@ -215,7 +214,7 @@ at::Tensor checkpoint_sequential(const SequentialOptions& options, const std::ve
   const auto num_layers = static_cast<int64_t>(functions.size());
   const auto measure = [&] {
     at::Tensor value = input;
-    detail::cut_history(value);
+    detail::copy_input(value);
     const auto cut = [&value] {
       detail::cut_history(value);
       return static_cast<int64_t>(value.nbytes());

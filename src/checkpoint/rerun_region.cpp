@@ -2,8 +2,6 @@
 #include "checkpoint/rerun_region.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <encore/error.h>
 
@@ -15,12 +13,6 @@ namespace {
 
 /// Unwinds the function once all is there. Not a std::exception: user code that catches those lets it pass.
 struct StopRerun {};
-
-torch::autograd::Edge stand_in_edge() {
-  return {compat::make_node<torch::autograd::Error>(
-              "encore: a graph that is only there to save tensors was differentiated", torch::autograd::edge_list()),
-          0};
-}
 
 }  // namespace
 
@@ -299,14 +291,7 @@ std::vector<at::Tensor> RerunFrame::inputs_again(const StoragesThen& storages) c
     }
     const c10::Storage storage = storages.find(input.storage._unsafe_get_target());
     const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
-    at::Tensor tensor(source.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
-    if (input.requires_grad && input.is_leaf) {
-      tensor.set_requires_grad(true);
-    } else if (input.requires_grad) {
-      // A stand-in for the op that made it: the function may change it in place as it could the first time.
-      tensor = torch::autograd::make_variable(tensor, stand_in_edge());
-    }
-    tensors.push_back(std::move(tensor));
+    tensors.push_back(stand_in(source, input.requires_grad, input.is_leaf));
   }
   return tensors;
 }

@@ -9,8 +9,7 @@
 
 #include <encore/memory.h>
 
-#include "record/recorder.h"
-#include "tape/random.h"
+#include "checkpoint/state_then.h"
 
 namespace encore {
 namespace {
@@ -135,39 +134,35 @@ std::vector<int64_t> least_peak_segments(const std::vector<LayerCost>& costs) {
 
 namespace detail {
 
+void copy_input(at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return;
+  }
+  const record::Recorder::Pause pause;
+  const at::NoGradGuard no_grad;
+  const at::Tensor copy = tensor.detach().clone();
+  tensor = tensor.requires_grad() && !copy.is_inference() ? stand_in(copy, true, tensor.is_leaf()) : copy;
+}
+
+void cut_history(at::Tensor& tensor) {
+  if (tensor.defined() && tensor.requires_grad()) {
+    tensor = stand_in(tensor, true, tensor.is_leaf());
+  }
+}
+
 std::vector<LayerCost> measure_layers(int64_t num_layers, const std::function<void(int64_t)>& run,
                                       const std::function<int64_t()>& cut, const std::vector<at::Tensor>& buffers) {
-  /// Generator and buffers, put back whatever happens.
-  struct Before {
-    explicit Before(const std::vector<at::Tensor>& all) : buffers(all) {
-      for (const at::Tensor& buffer : buffers) {
-        copies.push_back(buffer.detach().clone());
-      }
-    }
-    ~Before() {
-      random.restore();
-      const at::NoGradGuard no_grad;
-      for (size_t i = 0; i < buffers.size(); ++i) {
-        buffers[i].copy_(copies[i]);
-      }
-    }
-    Before(const Before&) = delete;
-    Before& operator=(const Before&) = delete;
-    const std::vector<at::Tensor>& buffers;
-    std::vector<at::Tensor> copies;
-    tape::RandomState random{at::detail::getDefaultCPUGenerator()};
-  };
-  const record::Recorder::Aside aside;
-  const Before before(buffers);
+  const Rehearsal rehearsal(buffers);
   std::vector<LayerCost> costs;
   for (int64_t i = 0; i < num_layers; ++i) {
     LayerCost cost;
-    const int64_t live = live_tensor_bytes();
+    const int64_t live = live_tensor_bytes() - rehearsal.copied_bytes();
     const auto start = std::chrono::steady_clock::now();
     run(i);
     cost.forward_ns =
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
-    cost.saved_bytes = std::max<int64_t>(live_tensor_bytes() - live, 0);
+    rehearsal.rethrow_failure();
+    cost.saved_bytes = std::max<int64_t>(live_tensor_bytes() - rehearsal.copied_bytes() - live, 0);
     cost.output_bytes = cut();
     costs.push_back(cost);
   }

@@ -3,9 +3,22 @@
 
 #include <cstring>
 
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include "tape/compat.h"
 
 namespace encore {
+namespace {
+
+void put_back(const c10::Storage& storage, const c10::Storage& then) {
+  const size_t nbytes = std::min(storage.nbytes(), then.nbytes());
+  if (nbytes > 0) {
+    std::memcpy(compat::data_of(storage), compat::data_of(then), nbytes);
+  }
+}
+
+}  // namespace
 
 StoragesThen::StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
   const std::lock_guard<std::recursive_mutex> lock(tape_.mutex());
@@ -111,6 +124,87 @@ RandomThen::~RandomThen() {
 void RandomThen::use(const tape::RandomState& then) {
   now_.emplace_back(then.generator());
   then.restore();
+}
+
+Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
+    : outer_(record::Recorder::current() == nullptr ? nullptr : record::Recorder::current()->tape()),
+      tape_(std::make_shared<tape::Tape>("rehearsal")),
+      recorder_(std::make_shared<record::Recorder>(tape_)),
+      random_(at::detail::getDefaultCPUGenerator()) {
+  tape_->copy_overwritten_sources();
+  if (outer_) {
+    const std::lock_guard<std::recursive_mutex> lock(outer_->mutex());
+    for (int32_t i = 0; i < outer_->num_storages(); ++i) {
+      if (outer_->storage(i).changed_unseen()) {
+        changed_.insert(i);
+      }
+    }
+  }
+  for (const at::Tensor& buffer : buffers) {
+    if (tape::is_plain(buffer)) {
+      buffers_.emplace_back(buffer.storage(), tape::copy_storage(buffer.storage()));
+    }
+  }
+}
+
+Rehearsal::~Rehearsal() {
+  recorder_->uninstall();
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  std::set<const c10::StorageImpl*> storages;
+  // Last to first: the oldest state of each storage and generator is what remains.
+  for (auto id = static_cast<tape::ValueId>(tape_->num_values()); id-- > 0;) {
+    const tape::Value& value = tape_->value(id);
+    const tape::StorageRecord& record = tape_->storage(value.storage);
+    const auto storage = record.weak.lock();
+    if (value.copied && value.producer == tape::kNone && record.current != id && storage) {
+      put_back(c10::Storage(storage), value.strong);
+      storages.insert(storage.get());
+    }
+  }
+  for (auto op = tape_->ops().rbegin(); op != tape_->ops().rend(); ++op) {
+    if (op->random) {
+      op->random->restore();
+    }
+  }
+  random_.restore();
+  for (const auto& [storage, then] : buffers_) {
+    put_back(storage, then);
+  }
+  if (outer_) {
+    tell_outer(storages);
+  }
+}
+
+/// Their versions have moved and their bytes have not: to the outer tape nothing was changed.
+void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
+  const std::lock_guard<std::recursive_mutex> lock(outer_->mutex());
+  for (int32_t i = 0; i < outer_->num_storages(); ++i) {
+    tape::StorageRecord& record = outer_->storage(i);
+    if (record.changed_unseen() && changed_.count(i) == 0 && put_back.count(record.weak._unsafe_get_target()) > 0) {
+      record.version = static_cast<int64_t>(record.counter.current_version());
+    }
+  }
+}
+
+int64_t Rehearsal::copied_bytes() const {
+  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  int64_t bytes = 0;
+  for (size_t id = 0; id < tape_->num_values(); ++id) {
+    const tape::Value& value = tape_->value(static_cast<tape::ValueId>(id));
+    bytes += value.copied ? value.nbytes : 0;
+  }
+  return bytes;
+}
+
+at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf) {
+  at::Tensor bytes(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
+  if (!requires_grad || is_leaf) {
+    bytes.set_requires_grad(requires_grad);
+    return bytes;
+  }
+  const auto node = compat::make_node<torch::autograd::Error>(
+      "encore: a graph that is only there to save tensors was differentiated", torch::autograd::edge_list());
+  return torch::autograd::make_variable(bytes, torch::autograd::Edge(node, 0));
 }
 
 }  // namespace encore

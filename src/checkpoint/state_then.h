@@ -1,9 +1,10 @@
-// The state in which a function was first called, put back while it is called again.
+// The state before a function's call, put back: while it is called again, or after a call that must not count.
 #pragma once
 
 #include <mutex>
 #include <set>
 
+#include "record/recorder.h"
 #include "tape/random.h"
 #include "tape/tape.h"
 
@@ -72,5 +73,36 @@ class RandomThen {
   tape::RandomLock lock_;
   std::vector<tape::RandomState> now_;
 };
+
+/// A call that must leave no trace, while this lives. Afterwards tensors from outside hold the bytes that they held
+/// before, and generators that ops drew from are as they were. Versions are left alone: a graph may have saved one.
+class Rehearsal {
+ public:
+  /// `buffers` are put back even if they are written to through raw pointers, which no tape sees.
+  explicit Rehearsal(const std::vector<at::Tensor>& buffers);
+  ~Rehearsal();
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+  /// Bytes of the copies made meanwhile, to be put back.
+  int64_t copied_bytes() const;
+  /// Rethrows what went wrong while recording.
+  void rethrow_failure() const { recorder_->rethrow_failure(); }
+
+ private:
+  void tell_outer(const std::set<const c10::StorageImpl*>& put_back);
+
+  std::shared_ptr<tape::Tape> outer_;  // of the recorder that is set aside
+  std::set<int32_t> changed_;          // storages of it that had been changed unseen before
+  record::Recorder::Aside aside_;
+  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<record::Recorder> recorder_;
+  tape::RandomState random_;
+  std::vector<std::pair<c10::Storage, c10::Storage>> buffers_;  // each with its bytes before
+};
+
+/// The tensor's bytes with a version counter of their own, and in place of the tensor's history a stand-in: what is no
+/// leaf may be changed in place as the tensor could.
+at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf);
 
 }  // namespace encore

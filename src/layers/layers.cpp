@@ -10,6 +10,8 @@
 
 #include <encore/error.h>
 
+#include "layers/generators_then.h"
+#include "record/generators.h"
 #include "tape/geometry.h"
 #include "tape/random.h"
 
@@ -90,30 +92,15 @@ void check_layers(const std::vector<int64_t>& layers, const ActivationCheckpoint
   }
 }
 
-/// The default generator as some layer left it; as it is now again afterwards.
-class RandomThen {
- public:
-  explicit RandomThen(const tape::RandomState& then)
-      : lock_(tape::lock_random_ops()), now_(at::detail::getDefaultCPUGenerator()) {
-    then.restore();
-  }
-  ~RandomThen() { now_.restore(); }
-  RandomThen(const RandomThen&) = delete;
-  RandomThen& operator=(const RandomThen&) = delete;
-
- private:
-  tape::RandomLock lock_;
-  tape::RandomState now_;
-};
-
 }  // namespace
 
 struct ActivationCheckpointer::Impl {
   LayerCheckpointConfig config;
   std::map<int64_t, Kept> kept;
   std::map<int64_t, std::pair<c10::SmallVector<int64_t, 5>, at::ScalarType>> shapes;  // of the last forward
-  std::vector<std::pair<WeakStorage, int64_t>> seen;  // its activations, and their bytes
-  std::optional<int64_t> last;                        // its last layer
+  std::map<int64_t, std::vector<tape::RandomState>> draws;  // its layers' own generators, before each layer drew
+  std::vector<std::pair<WeakStorage, int64_t>> seen;        // its activations, and their bytes
+  std::optional<int64_t> last;                              // its last layer
 
   int64_t num_checkpoints() const { return static_cast<int64_t>(kept.size()) - (kept.count(kInput) > 0 ? 1 : 0); }
 
@@ -176,11 +163,28 @@ struct ActivationCheckpointer::Impl {
     return -1;
   }
 
-  const Kept& kept_at(int64_t place, const std::vector<int64_t>& layers) const {
-    return kept.at(place < 0 ? kInput : layers[static_cast<size_t>(place)]);
+  static int64_t layer_at(int64_t place, const std::vector<int64_t>& layers) {
+    return place < 0 ? kInput : layers[static_cast<size_t>(place)];
   }
 
-  at::Tensor call_again(const Layer& layer, const at::Tensor& activation, int64_t index) const {
+  const Kept& kept_at(int64_t place, const std::vector<int64_t>& layers) const {
+    return kept.at(layer_at(place, layers));
+  }
+
+  /// The generators as they were when the layer at `place` had run.
+  std::vector<tape::RandomState> random_after(int64_t place, const std::vector<int64_t>& layers) const {
+    std::vector<tape::RandomState> states = {kept_at(place, layers).random};
+    for (auto draw = draws.upper_bound(layer_at(place, layers)); draw != draws.end(); ++draw) {
+      for (const tape::RandomState& state : draw->second) {
+        if (!GeneratorsThen::holds(states, state.generator())) {
+          states.push_back(state);
+        }
+      }
+    }
+    return states;
+  }
+
+  at::Tensor call_again(const Layer& layer, const at::Tensor& activation, int64_t index, GeneratorsThen& random) const {
     at::Tensor result;
     try {
       result = layer(activation, index);
@@ -189,6 +193,7 @@ struct ActivationCheckpointer::Impl {
     } catch (const std::exception& error) {
       throw ReplayError("layers: layer " + std::to_string(index) + " threw when it was called again: " + error.what());
     }
+    random.check(index);
     const auto shape = shapes.find(index);
     if (shape != shapes.end() && !(result.defined() && result.sizes() == at::IntArrayRef(shape->second.first) &&
                                    result.scalar_type() == shape->second.second)) {
@@ -241,6 +246,7 @@ at::Tensor ActivationCheckpointer::get(int64_t layer) const {
 void ActivationCheckpointer::clear() {
   impl_->kept.clear();
   impl_->shapes.clear();
+  impl_->draws.clear();
   impl_->seen.clear();
   impl_->last.reset();
 }
@@ -253,8 +259,10 @@ at::Tensor ActivationCheckpointer::checkpointed_forward(const at::Tensor& input,
   impl_->last = layers.back();
   impl_->keep(kInput, input);
   at::Tensor current = input.detach();
+  record::GeneratorWatch generators;
   for (const int64_t index : layers) {
     current = layer(current, index);
+    impl_->draws[index] = generators.take();
     if (!current.defined()) {
       throw InvalidArgument("layers: layer " + std::to_string(index) + " returned an undefined tensor");
     }
@@ -279,10 +287,10 @@ at::Tensor ActivationCheckpointer::recompute_from_checkpoint(int64_t target_laye
   const int64_t start = impl_->nearest(target - layers.begin(), layers);
   const Kept& kept = impl_->kept_at(start, layers);
   const at::NoGradGuard no_grad;
-  const RandomThen random(kept.random);
-  at::Tensor current = kept.get(start < 0 ? kInput : layers[static_cast<size_t>(start)]);
+  GeneratorsThen random(impl_->random_after(start, layers));
+  at::Tensor current = kept.get(Impl::layer_at(start, layers));
   for (auto next = layers.begin() + start + 1; next <= target; ++next) {
-    current = impl_->call_again(layer, current, *next);
+    current = impl_->call_again(layer, current, *next, random);
   }
   return current;
 }
@@ -298,15 +306,15 @@ at::Tensor ActivationCheckpointer::backward_through(const std::vector<int64_t>& 
     // From the activation before the segment's last layer at the latest: that layer needs a graph.
     const int64_t start = impl_->nearest(end - 2, layers);
     const Kept& kept = impl_->kept_at(start, layers);
-    at::Tensor input = kept.get(start < 0 ? kInput : layers[static_cast<size_t>(start)]).detach();
+    at::Tensor input = kept.get(Impl::layer_at(start, layers)).detach();
     const bool differentiable = input.is_floating_point() || input.is_complex();
     input.set_requires_grad(differentiable);
     at::Tensor output = input;
     {
-      const RandomThen random(kept.random);
+      GeneratorsThen random(impl_->random_after(start, layers));
       const at::AutoGradMode grad(true);
       for (int64_t place = start + 1; place < end; ++place) {
-        output = impl_->call_again(layer, output, layers[static_cast<size_t>(place)]);
+        output = impl_->call_again(layer, output, layers[static_cast<size_t>(place)], random);
       }
     }
     if (gradient.sizes() != output.sizes() || gradient.scalar_type() != output.scalar_type()) {

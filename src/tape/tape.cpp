@@ -234,8 +234,9 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   if (pending.op.info->metadata_only || value.copied) {
     return;
   }
-  if (pending.watched_from != kNone) {
-    if (value.producer < pending.watched_from) {
+  const bool put_back = copies_sources_ && value.source && value.producer == kNone;
+  if (put_back || pending.watched_from != kNone) {
+    if (put_back || value.producer < pending.watched_from) {
       value.strong = copy_storage(tensor.storage());
       value.copied = true;
     }

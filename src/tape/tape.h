@@ -139,6 +139,8 @@ class Tape {
   /// From here on fingerprints of sources are taken of all their bytes.
   void watch_every_byte() { every_byte_ = true; }
   bool every_byte() const { return every_byte_; }
+  /// From here on every source is copied before an op overwrites it, needed or not: to be put back.
+  void copy_overwritten_sources() { copies_sources_ = true; }
 
   /// From here on a change of the bytes of results, from storage `first` on, that outlive their ops shows: nobody
   /// records who writes to them next.
@@ -161,6 +163,7 @@ class Tape {
   int64_t epoch() const { return epoch_; }
 
   const std::deque<Op>& ops() const { return ops_; }
+  int32_t num_storages() const { return static_cast<int32_t>(storages_.size()); }
   StorageRecord& storage(int32_t index) { return storages_[static_cast<size_t>(index)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
@@ -199,6 +202,7 @@ class Tape {
   int64_t lost_ = 0;
   int64_t epoch_ = 0;
   bool every_byte_ = false;
+  bool copies_sources_ = false;
 };
 
 }  // namespace encore::tape

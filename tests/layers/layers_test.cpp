@@ -1,4 +1,6 @@
 // ActivationCheckpointer: what it keeps, what it recomputes, and its byte counts.
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "support/oracle.h"
 
 namespace encore::test {
@@ -223,6 +225,68 @@ TEST(ActivationCheckpoints, RandomLayersDrawTheSameNumbersAgain) {
     EXPECT_TRUE(same_bits(checkpointer.recompute_from_checkpoint(6, first(7), layer), output));
     EXPECT_TRUE(same_bits(at::detail::getDefaultCPUGenerator().get_state(), state));
   }
+}
+
+TEST(ActivationCheckpoints, LayersWithGeneratorsOfTheirOwnDrawTheSameNumbersAgain) {
+  for (const int64_t n : {1, 2, 3, 8}) {
+    const auto run = [n](bool checkpointed) {
+      torch::manual_seed(4);
+      // One that every third layer draws from, one that a late layer draws from first, one made anew in each call.
+      const at::Generator third = at::make_generator<at::CPUGeneratorImpl>(5);
+      const at::Generator late = at::make_generator<at::CPUGeneratorImpl>(6);
+      Tensors weights;
+      for (int i = 0; i < 8; ++i) {
+        weights.push_back(leaf({8}));
+      }
+      const at::Tensor input = torch::randn({8});
+      const at::Tensor half = torch::full({8}, 0.5);
+      const auto layer = [&](const at::Tensor& x, int64_t i) {
+        const at::Generator own = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(i));
+        const at::Tensor mask = at::bernoulli(half, i % 3 == 1 ? third : i == 6 ? late : own);
+        return torch::dropout((x * weights[static_cast<size_t>(i)] * mask * 2 + x).sin(), 0.2, true);
+      };
+      Outcome outcome;
+      if (checkpointed) {
+        ActivationCheckpointer checkpointer(every(n));
+        const at::Tensor output = checkpointer.checkpointed_forward(input, first(8), layer);
+        outcome.add("output", output);
+        outcome.add("again", checkpointer.recompute_from_checkpoint(7, first(8), layer));
+        checkpointer.backward_through(first(8), torch::ones_like(output), layer);
+      } else {
+        at::Tensor x = input;
+        for (const int64_t i : first(8)) {
+          x = layer(x, i);
+        }
+        outcome.add("output", x.detach());
+        outcome.add("again", x.detach());
+        x.sum().backward();
+      }
+      for (const at::Tensor& weight : weights) {
+        outcome.add("weight gradient", weight.grad());
+      }
+      outcome.add("third", third.get_state());
+      outcome.add("late", late.get_state());
+      outcome.generator = at::detail::getDefaultCPUGenerator().get_state();
+      return outcome;
+    };
+    EXPECT_EQ(difference(run(false), run(true)), "") << n;
+  }
+}
+
+TEST(ActivationCheckpoints, AGeneratorThatTheForwardPassDidNotShowIsAnError) {
+  const at::Generator own = at::make_generator<at::CPUGeneratorImpl>(5);
+  const at::Tensor half = torch::full({4}, 0.5);
+  const auto layer = [&](const at::Tensor& x, int64_t) { return x * at::bernoulli(half, own); };
+  ActivationCheckpointer checkpointer(every(2));
+  const at::Tensor before = torch::ones({4});
+  checkpointer.save(0, before);  // by hand: nobody saw the layers run
+  const at::Tensor after = layer(before, 1);
+  const at::Tensor state = own.get_state();
+  EXPECT_EQ(
+      message_of<DeterminismError>([&] { checkpointer.recompute_from_checkpoint(1, first(2), layer); }),
+      "layers: layer 1 draws from a generator of its own, from which it did not draw in checkpointed_forward; run "
+      "the layers with checkpointed_forward, or draw from the default generator");
+  EXPECT_TRUE(same_bits(own.get_state(), state));
 }
 
 TEST(ActivationCheckpoints, BackwardThroughTheChainEqualsAutogradAndCallsEachLayerOnce) {
