@@ -139,7 +139,7 @@ void ReplayRegion::count_marked_constant() {
 }
 
 void ReplayRegion::opened() {
-  first_storage_ = tape_->num_storages();
+  first_storage_ = static_cast<size_t>(tape_->num_storages());
   if (run::anyone_listens()) {
     run::tell_region_opened(shared_from_this());
   }

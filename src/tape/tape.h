@@ -168,7 +168,6 @@ class Tape {
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }
-  size_t num_storages() const { return storages_.size(); }
   int64_t num_dropped() const { return dropped_; }
   void count_dropped(int64_t delta) { dropped_ += delta; }
 
