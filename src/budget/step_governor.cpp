@@ -381,7 +381,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   // A worker of a parallel op must not wait for the thread that waits for it, nor a random op for a replay that waits
   // for the random lock.
   if (at::in_parallel_region()) {
-    lock.try_lock();
+    (void)lock.try_lock();
   } else if (tape::RandomMutex::is_mine()) {
     for (int i = 0; i < kPatienceMs && !lock.try_lock(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
