@@ -61,9 +61,8 @@ std::string CallPath::difference(tape::Tape& again, tape::OpId end, bool compare
       ++read;
     } else if (!is_lazily_made(other)) {
       return "read " + again.describe_source(other.value) +
-             ", which the function did not read, or which was another tensor, when it was first called; what it "
-             "captures "
-             "must stay in place until backward, or be passed as an argument";
+             " which the function did not read, or which was another tensor, when it was first called; what it "
+             "captures must stay in place until backward, or be passed as an argument";
     }
   }
   return read == reads_.end() || read->op >= end
