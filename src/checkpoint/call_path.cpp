@@ -68,8 +68,7 @@ std::string CallPath::difference(tape::Tape& again, tape::OpId end, bool compare
   return read == reads_.end() || read->op >= end
              ? ""
              : "a tensor that the function read when it was first called was not read when it was called again; what "
-               "it "
-               "captures must stay in place until backward, or be passed as an argument";
+               "it captures must stay in place until backward, or be passed as an argument";
 }
 
 }  // namespace encore
