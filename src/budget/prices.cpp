@@ -47,12 +47,7 @@ double replay_ns_of(tape::Tape& tape, ValueId id) {
 }  // namespace
 
 bool is_there(tape::Tape& tape, ValueId id) {
-  const tape::Value& value = tape.value(id);
-  if (value.is_constant() || value.retained) {
-    return true;
-  }
-  const tape::StorageRecord& record = tape.storage(value.storage);
-  return record.current == id && record.weak.use_count() > 0;
+  return tape.value(id).is_constant() || tape.resident(id);
 }
 
 void Prices::hint(OpId first, OpId last) {

@@ -251,19 +251,28 @@ void RerunFrame::note_rewritten(tape::ValueId before) {
   }
 }
 
+void RerunFrame::let_go() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  for (Slot& slot : slots_) {
+    slot.again.reset();
+  }
+}
+
 at::Tensor RerunFrame::get(size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (slots_[index].first) {
     return slots_[index].first->get();
   }
   if (!slots_[index].again) {
-    rerun();
+    try {
+      rerun();
+    } catch (...) {
+      let_go();  // of a call that was not the same
+      throw;
+    }
     record::release_after_backward([weak = weak_from_this()] {
       if (const auto frame = weak.lock()) {
-        const std::lock_guard<std::recursive_mutex> frame_lock(frame->mutex_);
-        for (Slot& slot : frame->slots_) {
-          slot.again.reset();
-        }
+        frame->let_go();
       }
     });
   }

@@ -58,6 +58,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   };
 
   at::Tensor get(size_t slot);
+  void let_go();  // of what another call brought back
   void rerun();
   std::vector<at::Tensor> inputs_again(const StoragesThen& storages) const;
   bool may_stop(const tape::OpInfo* op) const;

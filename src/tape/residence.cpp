@@ -1,0 +1,109 @@
+// Where the bytes of a value are, and how long what came back is held.
+#include <encore/error.h>
+
+#include "tape/tape.h"
+
+namespace encore::tape {
+
+c10::Storage Tape::resident(ValueId id) const {
+  const Value& value = this->value(id);
+  if (value.copied) {
+    return value.strong;
+  }
+  const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
+  const bool is_current = record.current == id && !record.changed_unseen();
+  // What is retained may be the storage itself, which ops go on to overwrite.
+  const bool retained_apart =
+      value.retained && value.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target();
+  if (retained_apart || (value.retained && is_current)) {
+    return value.retained;
+  }
+  if (is_current) {
+    c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
+    if (!value.fingerprint.has_value() || !storage || value.fingerprint->is_of(storage)) {
+      return storage;
+    }
+  }
+  if (value.is_constant()) {
+    throw ChangedError(
+        "replay: " + describe_source(id) +
+        " was changed in place after it was used; backward needs it as it was. Change it after backward, "
+        "or change a clone");
+  }
+  return c10::Storage();
+}
+
+void Tape::fingerprint_results(size_t first) {
+  for (size_t i = first; i < storages_.size(); ++i) {
+    const StorageRecord& record = storages_[i];
+    const auto storage = record.weak.lock();
+    Value& value = this->value(record.current);
+    if (storage && !record.changed_unseen() && !value.is_constant()) {
+      value.fingerprint = Fingerprint::of(c10::Storage(storage), every_byte_);
+    }
+  }
+}
+
+bool Tape::can_be_replayed(ValueId id) const {
+  if (value(id).is_constant()) {
+    return false;
+  }
+  if (lost_ == 0) {
+    return true;
+  }
+  std::vector<ValueId> open = {id};
+  std::vector<bool> seen(values_.size());
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    const Value& value = this->value(next);
+    if (seen[static_cast<size_t>(next)]) {
+      continue;
+    }
+    seen[static_cast<size_t>(next)] = true;
+    if (value.lost) {
+      return false;
+    }
+    if (value.is_constant()) {
+      continue;
+    }
+    const Op& op = ops_[static_cast<size_t>(value.producer)];
+    for (const TensorArg& arg : op.tensors) {
+      if (arg.read) {
+        open.push_back(arg.value);
+      }
+    }
+    if (value.base != kNone) {
+      open.push_back(value.base);
+    }
+  }
+  return true;
+}
+
+void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
+  value(id).retained = std::move(storage);
+  value(id).claims = claims;
+  retained_.push_back(id);
+}
+
+void Tape::settle(ValueId id) {
+  if (--value(id).claims == 0) {
+    value(id).retained = c10::Storage();
+  }
+}
+
+void Tape::let_go(ValueId id) {
+  value(id).retained = c10::Storage();
+  value(id).claims = 0;
+}
+
+void Tape::release_retained() {
+  for (const ValueId id : retained_) {
+    value(id).retained = c10::Storage();
+    value(id).claims = 0;
+  }
+  retained_.clear();
+  ++epoch_;
+}
+
+}  // namespace encore::tape
