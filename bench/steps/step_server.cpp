@@ -148,7 +148,7 @@ class Server {
   static encore::CheckpointOptions checkpoint_options(const std::string& way) {
     encore::CheckpointOptions options;
     if (way == "keep_matmuls") {
-      options.policy = encore::keep_matmuls();
+      options.policy = encore::keep_matmuls() | encore::pack_masks();
     } else if (way == "rerun") {
       options.recompute = encore::Recompute::kRerun;
     }

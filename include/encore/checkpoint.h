@@ -45,8 +45,8 @@ struct CheckpointOptions {
   /// kRerun: stop calling the function again as soon as all that is needed is there, by an exception that is no
   /// std::exception. Set it to false for a function in which noexcept code or destructors run differentiated ops.
   bool early_stop = true;
-  /// kReplay: what to keep of the inside, for example keep_matmuls(). kRerun keeps nothing.
-  Policy policy = drop_all();
+  /// kReplay: what to keep of the inside, for example keep_matmuls() | pack_masks(). kRerun keeps nothing.
+  Policy policy = pack_masks();
 };
 
 namespace detail {

@@ -15,6 +15,9 @@ namespace encore {
 enum class Action {
   kKeep,       ///< the tensor itself is held, as without Encore
   kRecompute,  ///< nothing is held: it is brought back when backward asks
+  /// A mask, of two kinds of elements with zero among them, is held as one bit an element and comes back without being
+  /// computed; everything else is recomputed.
+  kPack,
 };
 
 /// A value about to be saved, as policies see it. The views live as long as the call.
@@ -22,7 +25,7 @@ struct ValueInfo {
   std::string_view op;    ///< the op that made it, "aten::addmm" or "aten::mul.Tensor"
   std::string_view path;  ///< names of the open scopes and checkpoints, outermost first: "decoder/block3"
   int64_t bytes = 0;      ///< of its storage
-  bool random = false;    ///< its op drew random numbers
+  bool random = false;    ///< its op drew random numbers, or changed in place what was drawn
   /// The op that made its storage; another than `op` where in-place ops changed the result since, as a bias is added to
   /// a matrix product.
   std::string_view maker = {};
@@ -51,13 +54,16 @@ class ENCORE_API Policy {
 
 /// Keeps everything: records, saves no memory.
 ENCORE_API Policy keep_all();
-/// Recomputes everything: what `checkpoint` does by default.
+/// Recomputes everything.
 ENCORE_API Policy drop_all();
+/// Packs masks that were drawn at random, as dropout's are: drawing them again is dear, and their bits are a
+/// thirty-second of what floats take. Recomputes the rest. What `checkpoint` does by default.
+ENCORE_API Policy pack_masks();
 /// Keeps results of matrix products, convolutions and attention, the dear ones, also where an in-place op has changed
 /// them since; recomputes the rest.
 ENCORE_API Policy keep_matmuls();
-/// Keeps results of the named ops ("aten::addmm", with or without overload), as they are or changed in place; recomputes
-/// the rest.
+/// Keeps results of the named ops ("aten::addmm", with or without overload), as they are or changed in place;
+/// recomputes the rest.
 ENCORE_API Policy keep_ops(std::initializer_list<std::string_view> ops);
 /// Recomputes values of strictly more than `bytes`; keeps the rest.
 ENCORE_API Policy larger_than(int64_t bytes);

@@ -25,7 +25,8 @@ struct ScopeStats {
   int64_t bytes_kept = 0;
   int64_t values_dropped = 0;
   int64_t bytes_dropped = 0;
-  int64_t replays = 0;  ///< times that something was brought back
+  int64_t bytes_packed = 0;  ///< that stand for some of the values dropped
+  int64_t replays = 0;       ///< times that something was brought back
   int64_t ops_replayed = 0;
   int64_t replay_ns = 0;
   int64_t marked_but_kept = 0;  ///< calls of checkpoint(tensor) with nothing to recompute it from

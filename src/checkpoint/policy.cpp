@@ -95,6 +95,11 @@ Policy drop_all() {
   return Policy([](const ValueInfo&) { return std::nullopt; }, Action::kRecompute);
 }
 
+Policy pack_masks() {
+  return Policy([](const ValueInfo& value) { return value.random ? std::optional(Action::kPack) : std::nullopt; },
+                Action::kRecompute);
+}
+
 Policy keep_matmuls() {
   return Policy(
       [](const ValueInfo& value) -> std::optional<Action> {

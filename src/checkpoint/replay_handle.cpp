@@ -47,7 +47,7 @@ at::Tensor ReplayHandle::get() {
     return kept_;
   }
   drop();  // kept, then overwritten: the tape still knows how to make the older version
-  const at::Tensor tensor = geometry_.over(region_->fetch(*this));
+  const at::Tensor tensor = region_->tape().tensor_over(value_, geometry_, region_->fetch(*this));
   settle();
   verify(tensor);
   return tensor;
@@ -67,6 +67,7 @@ void ReplayHandle::move_to(tape::ValueId value) {
     region_->count_kept(value, 1);
   }
   value_ = value;
+  packed_.reset();  // of the older version
 }
 
 void ReplayHandle::settle() {

@@ -19,6 +19,8 @@ class ReplayHandle final : public record::Saved {
   tape::ValueId value() const { return value_; }
   bool is_dropped() const { return !kept_.defined(); }
   void drop();
+  /// Holds the value in this form, which may be null, instead of the tensor.
+  void hold_packed(std::shared_ptr<const tape::PackedMask> packed) { packed_ = std::move(packed); }
 
   /// Whether the tensor is the same in a later version of its storage, of which `part` was overwritten.
   bool survives(const tape::Geometry& part) const { return !whole_ && !claimed_ && geometry_.is_apart_from(part); }
@@ -40,6 +42,7 @@ class ReplayHandle final : public record::Saved {
   int64_t version_;
   std::optional<uint64_t> hash_;
   at::Tensor kept_;
+  std::shared_ptr<const tape::PackedMask> packed_;
   bool whole_ = false;
   bool claimed_ = false;
   int64_t epoch_ = 0;

@@ -39,22 +39,51 @@ ValueInfo ReplayRegion::info_of(ValueId id) const {
   const tape::Value& value = tape_->value(id);
   const tape::Op& op = tape_->ops()[static_cast<size_t>(value.producer)];
   ValueId first = id;
+  bool random = op.random != nullptr;
   while (tape_->value(first).base != tape::kNone && tape_->value(tape_->value(first).base).producer != tape::kNone) {
     first = tape_->value(first).base;
+    random = random || tape_->ops()[static_cast<size_t>(tape_->value(first).producer)].random != nullptr;
   }
   const tape::Op& maker = tape_->ops()[static_cast<size_t>(tape_->value(first).producer)];
-  return {op.info->name, path_, value.nbytes, op.random != nullptr, maker.info->name};
+  return {op.info->name, path_, value.nbytes, random, maker.info->name};
 }
 
 std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tensor) {
-  const bool recompute =
-      marked_.count(value) > 0 ||
-      (options_.governor ? !options_.governor->keeps(value) : options_.policy(info_of(value)) == Action::kRecompute);
+  const Action action = action_on(value);
   // What its own op has overwritten by now, autograd having saved it before, can't be kept any more.
   const bool overwritten = tape_->find(tensor) != value;
-  const bool keep = !overwritten && (!recompute || !tape_->can_be_replayed(value));
+  const bool keep = !overwritten && (action == Action::kKeep || !tape_->can_be_replayed(value));
   count_saved(value, tape_->value(value).nbytes, keep);
-  return std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
+  auto handle = std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
+  if (action == Action::kPack && !keep && !overwritten) {
+    handle->hold_packed(packed(value, tensor));
+  }
+  return handle;
+}
+
+Action ReplayRegion::action_on(ValueId value) const {
+  if (marked_.count(value) > 0) {
+    return Action::kRecompute;
+  }
+  if (options_.governor) {
+    return options_.governor->keeps(value) ? Action::kKeep : Action::kRecompute;
+  }
+  return options_.policy(info_of(value));
+}
+
+/// The value's packed form, which all its handles share; null if it has none.
+std::shared_ptr<const tape::PackedMask> ReplayRegion::packed(ValueId value, const at::Tensor& tensor) {
+  if (auto packed = tape_->value(value).packed.lock()) {
+    return packed;
+  }
+  auto packed = tape::PackedMask::of(tensor);
+  if (packed) {
+    tape_->value(value).packed = packed;
+    for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
+      region->stats_.bytes_packed += packed->nbytes();
+    }
+  }
+  return packed;
 }
 
 void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
@@ -186,6 +215,9 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (c10::Storage storage = tape_->resident(handle.value())) {
     return storage;
   }
+  if (const auto packed = tape_->value(handle.value()).packed.lock()) {
+    return packed->unpack();
+  }
   if (!together_) {
     bring_back({handle.value()});
   } else if (options_.group) {
@@ -232,7 +264,7 @@ bool ReplayRegion::is_missing(ValueId value) const {
   const auto handles = handles_.find(value);
   return handles != handles_.end() &&
          std::any_of(handles->second.begin(), handles->second.end(), [](const auto* h) { return h->is_dropped(); }) &&
-         !tape_->resident(value);
+         tape_->value(value).packed.expired() && !tape_->resident(value);
 }
 
 std::vector<ValueId> ReplayRegion::missing() const {

@@ -102,6 +102,8 @@ class ReplayRegion final : public record::Region,
   void count_kept(tape::ValueId value, int32_t change);
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);
   ValueInfo info_of(tape::ValueId value) const;
+  Action action_on(tape::ValueId value) const;
+  std::shared_ptr<const tape::PackedMask> packed(tape::ValueId value, const at::Tensor& tensor);
 
   std::shared_ptr<tape::Tape> tape_;
   std::shared_ptr<ReplayRegion> parent_;

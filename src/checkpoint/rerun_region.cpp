@@ -185,6 +185,9 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled && !workspace) {
     slot.hash = tape::hash_elements(tensor);
   }
+  if (!tensor.is_inference()) {
+    slot.counter = tensor.unsafeGetTensorImpl()->version_counter();
+  }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
   if (tape::is_plain(tensor)) {
     slot.storage = tensor.storage().getWeakStorageImpl();
@@ -227,6 +230,7 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
   check_slot(slot, tensor, op);
   if (slot.handles > 0) {
     slot.again = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
+    slot.version = slot.version_now();
     --missing_;
   }
   // An op may save a buffer that it is about to fill: then it must run first.
@@ -275,6 +279,11 @@ at::Tensor RerunFrame::get(size_t index) {
         frame->let_go();
       }
     });
+  }
+  const Slot& slot = slots_[index];
+  if (slot.version != slot.version_now()) {
+    throw ChangedError(who() + ": a backward function changed " + slot.geometry.text() + ", the result of " +
+                       slot.made_by + ", in place; another backward function needs it as it was. Change a clone");
   }
   // The graph may be kept for another backward; the value is not.
   return std::exchange(slots_[index].again, nullptr)->get();

@@ -46,6 +46,11 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
     int32_t handles = 0;
     std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
     std::shared_ptr<record::Saved> again;  // from another call, until backward asks for it
+    // Of the first call's tensor; before 2.0 autograd gives it to what comes back, which shows who changes that.
+    c10::VariableVersion counter{c10::VariableVersion::DISABLED};
+    uint32_t version = 0;  // when `again` came
+
+    uint32_t version_now() const { return counter.enabled() ? counter.current_version() : 0; }
   };
   struct Input {
     std::shared_ptr<record::Saved> saved;

@@ -17,7 +17,7 @@ OpenRegion::Make make_region(const std::string& name, Policy policy, const std::
     options.name = name;
     options.policy = policy;
     options.together = false;
-    options.is_checkpoint = policy.rest() == Action::kRecompute;
+    options.is_checkpoint = policy.rest() != Action::kKeep;
     if (segments) {
       segments->set_first(first);
       options.before_op = [segments](record::Recorder& recorder, tape::OpId next) {

@@ -84,10 +84,18 @@ class Replay {
     int32_t uses = 0;   // by ops that are still to run
     bool ours = false;  // made by this replay: may be overwritten when nobody else needs it
     bool target = false;
-    bool taken = false;  // somebody else may hold it too: not to be overwritten
+    bool taken = false;                              // somebody else may hold it too: not to be overwritten
+    std::shared_ptr<const tape::PackedMask> packed;  // to be unpacked when it is first used
   };
 
-  Held& held(ValueId id) { return held_.at(id); }
+  Held& held(ValueId id) {
+    Held& entry = held_.at(id);
+    if (entry.packed) {
+      entry.storage = std::exchange(entry.packed, nullptr)->unpack();
+      entry.ours = true;
+    }
+    return entry;
+  }
 
   /// From the targets back to what is resident, without recursion: a chain may be as long as memory.
   void find_ops() {
@@ -100,6 +108,10 @@ class Replay {
       const Value& value = tape_.value(id);
       entry->second.storage = tape_.resident(id);
       if (entry->second.storage) {
+        return;
+      }
+      entry->second.packed = value.packed.lock();
+      if (entry->second.packed) {
         return;
       }
       if (value.producer < request_.first) {
@@ -136,10 +148,10 @@ class Replay {
   void count_uses() {
     for (const OpId id : needed_) {
       const Op& op = tape_.ops()[static_cast<size_t>(id)];
-      for_each_use(op, [&](ValueId value) { ++held(value).uses; });
+      for_each_use(op, [&](ValueId value) { ++held_.at(value).uses; });
     }
     for (const ValueId target : request_.targets) {
-      held(target).target = true;
+      held_.at(target).target = true;
     }
   }
 
@@ -182,7 +194,7 @@ class Replay {
     });
     bind_results(id, op, stack, written);
     for_each_use(op, [&](ValueId value) {
-      Held& entry = held(value);
+      Held& entry = held_.at(value);
       if (--entry.uses == 0 && !entry.target) {
         entry.storage = c10::Storage();
       }

@@ -13,8 +13,9 @@ c10::Storage Tape::resident(ValueId id) const {
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
   const bool is_current = record.current == id && !record.changed_unseen();
   // What is retained may be the storage itself, which ops go on to overwrite.
-  const bool retained_apart =
-      value.retained && value.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target();
+  const bool retained_apart = value.retained &&
+                              value.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target() &&
+                              record.version_now() == value.retained_version;
   if (retained_apart || (value.retained && is_current)) {
     return value.retained;
   }
@@ -31,6 +32,15 @@ c10::Storage Tape::resident(ValueId id) const {
         "or change a clone");
   }
   return c10::Storage();
+}
+
+at::Tensor Tape::tensor_over(ValueId id, const Geometry& geometry, const c10::Storage& storage) const {
+  at::Tensor tensor = geometry.over(storage);
+  const StorageRecord& record = storages_[static_cast<size_t>(value(id).storage)];
+  if (record.counter.enabled()) {
+    tensor.unsafeGetTensorImpl()->set_version_counter(record.counter);
+  }
+  return tensor;
 }
 
 void Tape::fingerprint_results(size_t first) {
@@ -81,8 +91,10 @@ bool Tape::can_be_replayed(ValueId id) const {
 }
 
 void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
-  value(id).retained = std::move(storage);
-  value(id).claims = claims;
+  Value& value = this->value(id);
+  value.retained = std::move(storage);
+  value.retained_version = storages_[static_cast<size_t>(value.storage)].version_now();
+  value.claims = claims;
   retained_.push_back(id);
 }
 

@@ -74,8 +74,12 @@ bool is_training(const OpInfo& info, c10::ArrayRef<const c10::IValue> args) {
 
 }  // namespace
 
+int64_t StorageRecord::version_now() const {
+  return counter.enabled() ? static_cast<int64_t>(counter.current_version()) : 0;
+}
+
 bool StorageRecord::changed_unseen() const {
-  return counter.enabled() && static_cast<int64_t>(counter.current_version()) != version;
+  return counter.enabled() && version_now() != version;
 }
 
 Tape::Tape(std::string name) : name_(std::move(name)) {}
@@ -93,7 +97,7 @@ ValueId Tape::add_storage(const at::Tensor& tensor, Value value) {
   value.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
   const ValueId id = add_value(std::move(value));
   StorageRecord record{tensor.storage().getWeakStorageImpl(), impl->version_counter(), 0, id};
-  record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  record.version = record.version_now();
   storages_.push_back(std::move(record));
   by_storage_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
   return id;
@@ -129,7 +133,7 @@ ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
   outside.source = true;
   outside.storage = storage;
   outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
-  record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+  record.version = record.version_now();
   return record.current = add_value(std::move(outside));
 }
 
@@ -262,8 +266,7 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
 
 void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
-  const int64_t version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
-  record.version = version;
+  record.version = record.version_now();
   if (op.info->metadata_only && !op.info->moves_storage) {
     return;
   }
@@ -341,7 +344,7 @@ void Tape::abort(PendingOp&& pending) {
       unknown.source = true;
       unknown.storage = write.storage;
       unknown.nbytes = static_cast<int64_t>(storage->nbytes());
-      record.version = record.counter.enabled() ? static_cast<int64_t>(record.counter.current_version()) : 0;
+      record.version = record.version_now();
       record.current = add_value(std::move(unknown));
     }
   }

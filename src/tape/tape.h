@@ -10,6 +10,7 @@
 
 #include "tape/geometry.h"
 #include "tape/op_info.h"
+#include "tape/packed_mask.h"
 #include "tape/random.h"
 #include "tape/torch.h"
 
@@ -35,9 +36,11 @@ struct Value {
   std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
   std::optional<Fingerprint> fingerprint;  // of a source when it was first read
 
-  c10::Storage strong;    // sources, constants, copies
-  c10::Storage retained;  // brought back by replay, until every claim on it is settled
+  c10::Storage strong;           // sources, constants, copies
+  c10::Storage retained;         // brought back by replay, until every claim on it is settled
+  int64_t retained_version = 0;  // of the storage's counter, which tensors over what is retained share
   int32_t claims = 0;
+  std::weak_ptr<const PackedMask> packed;  // as long as somebody holds it in that form
 
   bool is_constant() const { return source || opaque; }
 };
@@ -92,6 +95,7 @@ struct StorageRecord {
   ValueId current = kNone;
 
   bool changed_unseen() const;
+  int64_t version_now() const;
 };
 
 /// An op between its start and its end.
@@ -135,6 +139,9 @@ class Tape {
 
   /// Where the value's bytes are now, or an empty storage. Throws ChangedError for a source that changed unseen.
   c10::Storage resident(ValueId id) const;
+
+  /// A tensor over the value's bytes at `storage`. If it is changed in place, that shows as a change of the value does.
+  at::Tensor tensor_over(ValueId id, const Geometry& geometry, const c10::Storage& storage) const;
 
   /// From here on fingerprints of sources are taken of all their bytes.
   void watch_every_byte() { every_byte_ = true; }

@@ -130,6 +130,52 @@ TEST_P(Honesty, ValuesSeesASingleChangedBitOfAParameter) {
   EXPECT_THROW(y.sum().backward(), ReplayError);
 }
 
+/// Its backward changes, in place, the tensor that it saved.
+struct Spoils : torch::autograd::Function<Spoils> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, bool spoils) {
+    context->save_for_backward({x});
+    context->saved_data["spoils"] = spoils;
+    return x * x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const at::Tensor x = context->get_saved_variables()[0];
+    at::Tensor gradient = gradients[0] * 2 * x;
+    if (context->saved_data["spoils"].toBool()) {
+      const at::NoGradGuard no_grad;
+      x.mul_(3);
+    }
+    return {gradient, at::Tensor()};
+  }
+};
+
+TEST_P(Honesty, ABackwardThatChangesWhatItSavedSpoilsNoOtherGradient) {
+  const at::Tensor x = leaf({16});
+  for (const bool output_lives : {false, true}) {
+    const auto gradient = [&, output_lives = output_lives](bool spoils) {
+      at::Tensor shared;
+      const at::Tensor y = checkpoint(
+          options(DeterminismCheck::kNone),
+          [&shared, spoils, output_lives](const at::Tensor& in) {
+            const at::Tensor value = in.tanh();
+            if (output_lives) {
+              shared = value.detach();
+            }
+            const at::Tensor other = value.sin();  // saves it too, and is differentiated last
+            return other + Spoils::apply(value, spoils);
+          },
+          x);
+      return torch::autograd::grad({y.sum()}, {x})[0];
+    };
+    const at::Tensor expected = gradient(false);
+    try {
+      EXPECT_TRUE(same_bits(gradient(true), expected)) << (output_lives ? "value alive" : "value gone");
+    } catch (const std::exception&) {
+      // What the plain run does.
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Honesty, ::testing::Values(Recompute::kReplay, Recompute::kRerun),
                          [](const auto& test) { return test.param == Recompute::kReplay ? "Replay" : "Rerun"; });
 

@@ -207,6 +207,9 @@ TEST(Policies, NamesSizesOpsAndCombinations) {
   EXPECT_EQ(action(keep_matmuls(), "aten::mul.Tensor", "", 1), kRecompute);
   EXPECT_EQ(action(keep_ops({"aten::mul", "aten::add.Tensor"}), "aten::mul.Scalar", "", 1), kKeep);
   EXPECT_EQ(action(keep_ops({"aten::mul", "aten::add.Tensor"}), "aten::add.Scalar", "", 1), kRecompute);
+  EXPECT_EQ(action(pack_masks(), "aten::bernoulli_", "", 1), kRecompute) << "not drawn";
+  EXPECT_EQ(pack_masks()({"aten::bernoulli_.float", "", 1, true}), Action::kPack);
+  EXPECT_EQ((keep_matmuls() | pack_masks())({"aten::mul.Tensor", "", 1, true}), Action::kPack);
   EXPECT_EQ(action(larger_than(10), "aten::exp", "", 10), kKeep);
   EXPECT_EQ(action(larger_than(10), "aten::exp", "", 11), kRecompute);
   EXPECT_EQ(action(named("*/block?"), "aten::exp", "decoder/block3", 1), kRecompute);

@@ -72,7 +72,7 @@ class Generator {
     statement.block = chance(75) ? BlockKind::kCheckpoint : BlockKind::kScope;
     statement.recompute = chance(70) ? Recompute::kReplay : Recompute::kRerun;
     statement.check = static_cast<DeterminismCheck>(below(3));
-    statement.policy = static_cast<int>(below(6));
+    statement.policy = static_cast<int>(below(7));
     statement.early_stop = chance(70);
     statement.body = statements(1 + below(10), depth + 1);
     return statement;

@@ -23,6 +23,10 @@ Policy policy_of(int number) {
       return keep_all();
     case 4:
       return keep_ops({"aten::tanh", "aten::mul", "aten::add"});
+    case 5:
+      return pack_masks();
+    case 6:
+      return Policy([](const ValueInfo&) { return std::nullopt; }, Action::kPack);
     default:
       return drop_all();
   }

@@ -154,6 +154,12 @@ int64_t count_computing_ops(const std::string& dump, int64_t first, int64_t last
   return count;
 }
 
+int64_t mask_bits_of_a_block(const GptConfig& config) {
+  const int64_t attention = config.batch * config.heads * config.tokens * config.tokens;
+  const int64_t residual = config.batch * config.tokens * config.width;
+  return attention + 2 * residual;
+}
+
 TEST(GptPerBlock, OnlyOpsThatBackwardNeedsRunAgain) {
   const GptConfig config = small_gpt();
   Gpt model = make_gpt(config);
@@ -176,6 +182,7 @@ TEST(GptPerBlock, OnlyOpsThatBackwardNeedsRunAgain) {
     needed += count_computing_ops(scope.dump(), first, last) - 3;
   }
   EXPECT_LE(stats.ops_replayed, needed);
+  EXPECT_EQ(stats.bytes_packed, config.layers * mask_bits_of_a_block(config) / 8) << "masks are not drawn again";
   EXPECT_GT(stats.ops_replayed, needed / 2) << "nothing was dropped";
 }
 
