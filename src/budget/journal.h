@@ -16,6 +16,7 @@ struct Event {
   uint64_t path = 0;  // hash of all events up to this one: what they did, to which values, in which shapes
   int64_t start_ns = 0;
   int64_t duration_ns = 0;   // without replays and evictions
+  int64_t away_ns = 0;       // that those took while it ran
   int64_t live_peak = 0;     // of all accounts, since the event before
   int64_t other_before = 0;  // Account::kOther when it began, and at most while it ran
   int64_t other_peak = 0;

@@ -88,7 +88,7 @@ void add_measured(report::Run& run, const Journal& journal) {
     }
     run.events.push_back({event.info != nullptr ? event.info->name : event.node,
                           event.backward ? "backward" : "forward", since_start * 1e-3,
-                          static_cast<double>(event.duration_ns) * 1e-3, 0});
+                          static_cast<double>(event.duration_ns + event.away_ns) * 1e-3, 0});
   }
   for (const Aside& aside : journal.asides) {
     run.events.push_back({aside.what, aside.what, static_cast<double>(aside.start_ns - journal.start_ns) * 1e-3,

@@ -127,10 +127,11 @@ void StepGovernor::recorded(OpId op) {
   const auto region = region_.lock();
   Event event;
   event.op = op;
-  event.info = region->tape().ops()[static_cast<size_t>(op)].info;
-  const int64_t duration_ns = region->tape().ops()[static_cast<size_t>(op)].duration_ns;
-  event.start_ns = now_ns() - duration_ns;
-  event.duration_ns = duration_ns - std::exchange(away_ns_, 0);
+  const tape::Op& recorded = region->tape().ops()[static_cast<size_t>(op)];
+  event.info = recorded.info;
+  event.start_ns = recorded.start_ns;
+  event.away_ns = std::exchange(away_ns_, 0);
+  event.duration_ns = recorded.duration_ns - event.away_ns;
   event.path = extend_path(journal_.signature(), region->tape(), op);
   prices_.move_to(op);
   finish(std::move(event));
@@ -156,7 +157,8 @@ void StepGovernor::node_ended() {
     return;
   }
   const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-  node_.duration_ns = now_ns() - node_.start_ns - std::exchange(away_ns_, 0);
+  node_.away_ns = std::exchange(away_ns_, 0);
+  node_.duration_ns = now_ns() - node_.start_ns - node_.away_ns;
   node_.path = extend_path(journal_.signature(), node_);
   finish(std::move(node_));
 }
@@ -257,15 +259,19 @@ void StepGovernor::asked(ValueId value) {
   prices_.move_to(region_.lock()->tape().value(value).producer);
 }
 
-void StepGovernor::replayed(int64_t ops, int64_t duration_ns) {
+void StepGovernor::replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) {
   if (!running_) {
     return;  // of a graph that outlives its step
   }
   figures_.ops_replayed += ops;
   ++figures_.replays;
   figures_.replay_ns += duration_ns;
-  journal_.asides.push_back({"replay", now_ns() - duration_ns, duration_ns});
   away_ns_ += duration_ns;
+  for (auto inside = journal_.asides.rbegin(); inside != journal_.asides.rend() && inside->start_ns >= start_ns;
+       ++inside) {
+    away_ns_ -= inside->duration_ns;  // evictions for the replay have counted already
+  }
+  journal_.asides.push_back({"replay", start_ns, duration_ns});
 }
 
 void StepGovernor::hint(OpId first) {

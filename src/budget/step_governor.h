@@ -48,7 +48,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void recorded(tape::OpId op) override;
   bool keeps(tape::ValueId value) override;
   void asked(tape::ValueId value) override;
-  void replayed(int64_t ops, int64_t duration_ns) override;
+  void replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) override;
   bool holds_what_came_back() const override { return running_ && itinerary_ != nullptr; }
   void hint(tape::OpId first) override;
 

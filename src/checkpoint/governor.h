@@ -18,7 +18,7 @@ class Governor {
   /// Backward asks for the value; if it is not in memory it is brought back next.
   virtual void asked(tape::ValueId value) = 0;
   /// Values came back.
-  virtual void replayed(int64_t ops, int64_t duration_ns) = 0;
+  virtual void replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) = 0;
   /// True if a value that came back stays until the governor lets go of it, false if only until everybody who waits for
   /// it has had it.
   virtual bool holds_what_came_back() const = 0;

@@ -370,7 +370,7 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   });
   const run::Replayed replayed = run::replay(*tape_, request);
   if (options_.governor) {
-    options_.governor->replayed(replayed.ops, replayed.duration_ns);
+    options_.governor->replayed(replayed.ops, replayed.start_ns, replayed.duration_ns);
   }
   for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
     ++region->stats_.replays;

@@ -286,6 +286,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   for (const auto& region : regions_) {
     opaque = opaque || region->is_opaque() || (drew && !region->replays_random_ops());
   }
+  flight.pending.op.start_ns = flight.start_ns;
   flight.pending.op.duration_ns = duration_ns;
   if (drew) {
     flight.pending.op.random = std::move(flight.random);

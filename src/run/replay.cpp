@@ -346,6 +346,7 @@ Replayed replay(tape::Tape& tape, const ReplayRequest& request) {
   const AccountScope account(Account::kReplayed);
   const int64_t start = now_ns();
   Replayed result = Replay(tape, request).run();
+  result.start_ns = start;
   result.duration_ns = now_ns() - start;
   return result;
 }

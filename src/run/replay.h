@@ -22,6 +22,7 @@ struct ReplayRequest {
 
 struct Replayed {
   int64_t ops = 0;
+  int64_t start_ns = 0;
   int64_t duration_ns = 0;
 };
 

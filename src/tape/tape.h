@@ -82,6 +82,7 @@ struct Op {
   std::vector<Write> writes;
   std::vector<Output> outputs;
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
+  int64_t start_ns = 0;
   int64_t duration_ns = 0;
   bool opaque = false;
   bool grad_mode = false;  // some kernels ask whether a backward may follow, and leave out what only it would need

@@ -6,6 +6,7 @@
 
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/script.h>
+#include <nlohmann/json.hpp>
 
 #include "support/torch_pch.h"
 #include "tape/compat.h"
@@ -427,6 +428,50 @@ TEST(Budget, TellsTheWholeRunAsJsonAndAsAPage) {
   }
   const std::string page = budget.run_html("net <script>");
   EXPECT_NE(page.find("net &lt;script&gt;"), std::string::npos);
+}
+
+/// Perfetto draws the events of one thread inside each other; those that overlap without nesting it drops.
+TEST(Budget, TracedEventsNest) {
+  using nlohmann::json;
+  Net net;
+  // Steps by plan, and one that evicts by itself.
+  for (const int steps : {4, 1}) {
+    const MemoryScope plain;
+    net.loss().backward();
+    net.forget();
+    MemoryBudget budget(plain.start_bytes() + plain.peak_growth_bytes() * 6 / 10);
+    for (int i = 0; i < steps; ++i) {
+      const auto step = budget.step();
+      net.loss().backward();
+      net.forget();
+    }
+    struct Span {
+      double start, end;
+    };
+    std::map<int64_t, std::vector<Span>> threads;
+    std::set<std::string> categories;
+    const json run = json::parse(budget.run_json("net"));
+    for (const json& event : run["events"]) {
+      const double start = event["start_us"];
+      threads[event["thread"]].push_back({start, start + event["duration_us"].get<double>()});
+      categories.insert(event["category"]);
+    }
+    EXPECT_EQ(categories, steps == 1 ? (std::set<std::string>{"backward", "evict", "forward", "replay"})
+                                     : (std::set<std::string>{"backward", "forward", "plan", "replay"}));
+    for (auto& [thread, spans] : threads) {
+      std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+        return a.start < b.start || (a.start == b.start && a.end > b.end);
+      });
+      std::vector<Span> open;
+      for (const Span& span : spans) {
+        while (!open.empty() && open.back().end <= span.start) {
+          open.pop_back();
+        }
+        EXPECT_TRUE(open.empty() || span.end <= open.back().end) << span.start << " us on thread " << thread;
+        open.push_back(span);
+      }
+    }
+  }
 }
 
 TEST(Budget, NamesValuesByTheirModules) {
