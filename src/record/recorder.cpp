@@ -68,6 +68,7 @@ struct Recorder::Flight {
   tape::RandomLock random_lock;
   int64_t start_ns = 0;
   int exceptions = 0;
+  bool inside = false;  // another recorded op
 };
 
 Recorder::Recorder(std::shared_ptr<tape::Tape> tape) : tape_(std::move(tape)), outer_(g_recorder) {
@@ -205,6 +206,7 @@ void Recorder::start(const at::RecordFunction& call) {
     }
     flight->info = info;
     flight->exceptions = std::uncaught_exceptions();
+    flight->inside = recorded_depth_ > 0;
     ++recorded_depth_;
     flight->start_ns = now_ns();
   }
@@ -286,6 +288,11 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   for (const auto& region : regions_) {
     opaque = opaque || region->is_opaque() || (drew && !region->replays_random_ops());
   }
+  // The clone of what an in-place op is about to overwrite: if that came from outside, the clone is all that is left of
+  // it.
+  opaque =
+      opaque || (flight.inside && std::any_of(flight.pending.op.tensors.begin(), flight.pending.op.tensors.end(),
+                                              [&](const auto& arg) { return tape_->value(arg.value).is_constant(); }));
   flight.pending.op.start_ns = flight.start_ns;
   flight.pending.op.duration_ns = duration_ns;
   if (drew) {

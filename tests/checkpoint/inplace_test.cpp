@@ -52,6 +52,26 @@ TEST_P(InPlace, OnAnInput) {
       });
 }
 
+TEST_P(InPlace, OnAnInputOfWhichAutogradSavesAClone) {
+  expect_same(
+      [] {
+        return Tensors{leaf({4, 4}), leaf({4, 4})};
+      },
+      [&](const Mode& mode, Tensors& inputs) {
+        const at::Tensor given = inputs[0] * 3;
+        Outcome outcome;
+        const Tensors outputs = apply(mode,
+                                      [](const Tensors& in) {
+                                        at::Tensor x = in[0];
+                                        x.mul_(in[1]).pow_(3);
+                                        return Tensors{x.sin()};
+                                      },
+                                      {given, inputs[1]});
+        backward_of_sum(outputs, inputs, outcome);
+        return outcome;
+      });
+}
+
 TEST_P(InPlace, OnAViewOfAnInput) {
   expect_same(
       [] {
