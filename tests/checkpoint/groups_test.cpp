@@ -114,6 +114,20 @@ TEST(CheckpointGroups, TheFirstValueAskedForBringsBackAll) {
   EXPECT_EQ(ops_of_first_backward(true), 4);
 }
 
+TEST(CheckpointGroups, AMemberThatCannotComeBackFailsOnlyItsOwnBackward) {
+  const auto f = [](const at::Tensor& x) { return x.sin().exp().sin(); };
+  const at::Tensor a = leaf();
+  const at::Tensor b = leaf();
+  const at::Tensor expected = torch::autograd::grad({f(a).sum()}, {a})[0];
+  const CheckpointGroup group;
+  const at::Tensor first = group.checkpoint(f, a);
+  at::Tensor changed = b * 2;
+  const at::Tensor second = group.checkpoint(f, changed);
+  changed.add_(1);
+  EXPECT_TRUE(same_bits(torch::autograd::grad({first.sum()}, {a})[0], expected));
+  EXPECT_THROW(second.sum().backward(), ChangedError);
+}
+
 TEST(CheckpointGroups, LastForManyStepsAndLeaveNothingBehind) {
   const CheckpointGroup group;
   const at::Tensor a = leaf();
