@@ -47,7 +47,7 @@ at::Tensor ReplayHandle::get() {
     return kept_;
   }
   drop();  // kept, then overwritten: the tape still knows how to make the older version
-  const at::Tensor tensor = region_->tape().tensor_over(value_, geometry_, region_->fetch(*this));
+  at::Tensor tensor = region_->tape().tensor_over(value_, geometry_, region_->fetch(*this));
   settle();
   verify(tensor);
   return tensor;
