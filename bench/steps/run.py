@@ -130,7 +130,7 @@ def run_workload(workload, folder):
             System("Scope(keep_all())", plain_server, "keep_all", plain),
             System("Encore, a checkpoint a block", plain_server, "per_block", plain),
             System("Encore, the same, blocks reused", reuse_server, "per_block", plain),
-            System("Encore, keep_matmuls()", plain_server, "keep_matmuls", plain),
+            System("Encore, keep_matmuls()|pack_masks()", plain_server, "keep_matmuls", plain),
             System("Encore, kRerun", plain_server, "rerun", plain),
             python_plain,
             System("Python, a checkpoint a block", python, "checkpoint", python_plain),
