@@ -56,7 +56,10 @@ std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tenso
   count_saved(value, tape_->value(value).nbytes, keep);
   auto handle = std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
   if (action == Action::kPack && !keep && !overwritten) {
-    handle->hold_packed(packed(value, tensor));
+    const auto bits = packed(value, tensor);
+    for (ReplayHandle* sibling : handles_[value]) {  // also those of parts, which can't be packed by themselves
+      sibling->hold_packed(bits);
+    }
   }
   return handle;
 }
@@ -144,12 +147,17 @@ void ReplayRegion::mark(ValueId value) {
   if (handles == handles_.end()) {
     return;
   }
+  const auto bits = tape_->value(value).packed.lock();
+  bool was_kept = false;
   for (ReplayHandle* handle : handles->second) {
-    if (!handle->is_dropped()) {
-      handle->drop();
-    }
+    was_kept = was_kept || !handle->is_dropped();
+    handle->drop();
+    handle->hold_packed(nullptr);
   }
-  if (counted_.erase(value) > 0) {
+  for (ReplayRegion* region = this; region != nullptr && bits; region = region->parent_.get()) {
+    region->stats_.bytes_packed -= bits->nbytes();
+  }
+  if (was_kept && counted_.erase(value) > 0) {
     const int64_t bytes = tape_->value(value).nbytes;
     for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
       --region->stats_.values_kept;

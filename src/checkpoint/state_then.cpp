@@ -204,7 +204,8 @@ at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf) 
   }
   const auto node = compat::make_node<torch::autograd::Error>(
       "encore: a graph that is only there to save tensors was differentiated", torch::autograd::edge_list());
-  return torch::autograd::make_variable(bytes, torch::autograd::Edge(node, 0));
+  const uint32_t place = node->add_input_metadata(bytes);
+  return torch::autograd::make_variable(bytes, torch::autograd::Edge(node, place));
 }
 
 }  // namespace encore

@@ -338,6 +338,7 @@ void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
   if (value != tape::kNone && !tape_->value(value).is_constant()) {
+    tape_->watch(tensor);
     const tape::OpId producer = tape_->value(value).producer;
     for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
       if (producer >= (*region)->first()) {

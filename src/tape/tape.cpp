@@ -78,6 +78,13 @@ int64_t StorageRecord::version_now() const {
   return counter.enabled() ? static_cast<int64_t>(counter.current_version()) : 0;
 }
 
+void StorageRecord::watch(const at::Tensor& tensor) {
+  if (!counter.enabled()) {
+    counter = tensor.unsafeGetTensorImpl()->version_counter();
+    version = version_now();
+  }
+}
+
 bool StorageRecord::changed_unseen() const {
   return counter.enabled() && version_now() != version;
 }
@@ -90,14 +97,18 @@ ValueId Tape::add_value(Value value) {
   return static_cast<ValueId>(values_.size() - 1);
 }
 
-ValueId Tape::add_storage(const at::Tensor& tensor, Value value) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+/// What a factory made is not watched at once: torch::rand and its kin give its version counter up if somebody else
+/// holds it.
+ValueId Tape::add_storage(const at::Tensor& tensor, Value value, bool watched) {
   const auto index = static_cast<int32_t>(storages_.size());
   value.storage = index;
   value.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
   const ValueId id = add_value(std::move(value));
-  StorageRecord record{tensor.storage().getWeakStorageImpl(), impl->version_counter(), 0, id};
-  record.version = record.version_now();
+  StorageRecord record{tensor.storage().getWeakStorageImpl()};
+  record.current = id;
+  if (watched) {
+    record.watch(tensor);
+  }
   storages_.push_back(std::move(record));
   by_storage_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
   return id;
@@ -121,10 +132,17 @@ ValueId Tape::touch(const at::Tensor& tensor) {
   if (hit == by_storage_.end()) {
     Value outside;
     outside.source = true;
-    return add_storage(tensor, std::move(outside));
+    return add_storage(tensor, std::move(outside), /*watched=*/true);
   }
-  const StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  StorageRecord& record = storages_[static_cast<size_t>(hit->second)];
+  record.watch(tensor);
   return record.changed_unseen() ? add_changed_source(hit->second, tensor) : record.current;
+}
+
+void Tape::watch(const at::Tensor& tensor) {
+  if (find(tensor) != kNone) {
+    storages_[static_cast<size_t>(by_storage_.at(tensor.storage().unsafeGetStorageImpl()))].watch(tensor);
+  }
 }
 
 ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
@@ -312,7 +330,7 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
   if (op.info->factory && !made.opaque) {
     made.factory_hash = hash_bytes(tensor.storage());
   }
-  output.value = add_storage(tensor, std::move(made));
+  output.value = add_storage(tensor, std::move(made), /*watched=*/!op.info->factory);
   return output;
 }
 

@@ -91,12 +91,13 @@ struct Op {
 /// Where a storage stands: which value its bytes are now, if nobody wrote to them unseen.
 struct StorageRecord {
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
-  c10::VariableVersion counter;
+  c10::VariableVersion counter{c10::VariableVersion::DISABLED};  // until the tensor is first seen after it was made
   int64_t version = 0;
   ValueId current = kNone;
 
   bool changed_unseen() const;
   int64_t version_now() const;
+  void watch(const at::Tensor& tensor);
 };
 
 /// An op between its start and its end.
@@ -134,6 +135,9 @@ class Tape {
 
   /// The op threw: what it wrote to is unknown from here on.
   void abort(PendingOp&& pending);
+
+  /// Autograd has saved the tensor: changes of it show from here on.
+  void watch(const at::Tensor& tensor);
 
   /// The value that the tensor's bytes are now, or kNone if the tape does not know them.
   ValueId find(const at::Tensor& tensor) const;
@@ -192,7 +196,7 @@ class Tape {
   ValueId touch(const at::Tensor& tensor);
   ValueId add_changed_source(int32_t storage, const at::Tensor& tensor);
   ValueId add_value(Value value);
-  ValueId add_storage(const at::Tensor& tensor, Value value);
+  ValueId add_storage(const at::Tensor& tensor, Value value, bool watched);
   void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated);
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
   void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);

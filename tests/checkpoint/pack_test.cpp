@@ -134,6 +134,34 @@ TEST_P(PackingPolicies, OnMasksInANestedCheckpoint) {
 INSTANTIATE_TEST_SUITE_P(, PackingPolicies, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Everything" : "Masks"; });
 
+TEST(PackedMasks, OfWhichAPartWasSavedFirstComeBackOnce) {
+  torch::manual_seed(3);
+  const at::Tensor x = leaf({8, 8});
+  Scope scope(keep_all());
+  const at::Tensor y = checkpoint(
+      [](const at::Tensor& in) {
+        const at::Tensor mask = torch::empty_like(in).bernoulli_(0.5);
+        return (in.sin() * mask.select(0, 0)).exp() * mask;
+      },
+      x);
+  y.sum().backward();
+  EXPECT_EQ(scope.stats().bytes_packed, 8);
+  EXPECT_EQ(scope.stats().replays, 1);
+  EXPECT_EQ(scope.stats().ops_replayed, 3) << "sin, mul, exp";
+}
+
+TEST(PackedMasks, AreRecomputedIfMarked) {
+  const at::Tensor x = leaf({8, 8});
+  Scope scope(pack_masks());
+  const at::Tensor mask = torch::empty_like(x).bernoulli_(0.5);
+  const at::Tensor y = x.sin() * mask;
+  EXPECT_EQ(scope.stats().bytes_packed, 8);
+  static_cast<void>(checkpoint(mask));
+  EXPECT_EQ(scope.stats().bytes_packed, 0);
+  EXPECT_EQ(scope.stats().values_kept, 0);
+  EXPECT_EQ(scope.stats().bytes_kept, 0);
+}
+
 TEST(PackedMasks, GoWithWhatElseIsKept) {
   torch::manual_seed(3);
   const at::Tensor x = leaf({16, 16});

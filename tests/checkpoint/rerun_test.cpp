@@ -131,6 +131,20 @@ struct SavesItsResult : torch::autograd::Function<SavesItsResult> {
   }
 };
 
+TEST(Rerun, AFunctionMayDifferentiateItsOwnInputs) {
+  const at::Tensor x = leaf({4, 3});
+  const at::Tensor w = leaf({4, 3});
+  const auto f = [](const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor q = a.sin() * b.exp();
+    const auto gradients = torch::autograd::grad({q.sum()}, {a, b}, {}, true, true);
+    return gradients[0] * gradients[1];
+  };
+  const Tensors expected = torch::autograd::grad({f(x * 1, w * 1).sum()}, {x, w});
+  const Tensors actual = torch::autograd::grad({checkpoint(rerun(), f, x * 1, w * 1).sum()}, {x, w});
+  EXPECT_TRUE(same_bits(actual[0], expected[0]));
+  EXPECT_TRUE(same_bits(actual[1], expected[1]));
+}
+
 TEST(Rerun, ACustomFunctionThatSavesItsResultLeavesNothingBehind) {
   const at::Tensor x = leaf({1000});
   const auto step = [&] {

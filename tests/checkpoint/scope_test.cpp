@@ -81,6 +81,17 @@ TEST(Scopes, BackwardInsideAfterAndLongAfterTheScope) {
   EXPECT_TRUE(same_bits(expected, torch::autograd::grad({late}, {x})[0]));
 }
 
+TEST(Scopes, MarkingWhatIsDroppedCountsItOnce) {
+  const at::Tensor x = leaf({8});
+  Scope scope(drop_all());
+  const at::Tensor h = x.exp();
+  const at::Tensor y = h.sin();
+  static_cast<void>(checkpoint(h));
+  EXPECT_EQ(scope.stats().values_kept, 0);
+  EXPECT_EQ(scope.stats().bytes_kept, 0);
+  EXPECT_EQ(scope.stats().values_dropped, 1);
+}
+
 TEST(Scopes, KeepAllKeepsAndDropAllDrops) {
   const at::Tensor x = leaf({256});
   const int64_t bytes = 256 * 4;
