@@ -46,7 +46,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
     int32_t handles = 0;
     std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
     std::shared_ptr<record::Saved> again;  // from another call, until backward asks for it
-    // Of the first call's tensor; before 2.0 autograd gives it to what comes back, which shows who changes that.
+    // Of the first call's tensor: LibTorch 1.13 gives it to what comes back, newer versions leave that its own.
     c10::VariableVersion counter{c10::VariableVersion::DISABLED};
     uint32_t version = 0;  // when `again` came
 
