@@ -131,11 +131,11 @@ class Greedy {
         const double most = std::min(sum[to + 1] - sum[from], bytes * (to - from + 1));
         if (!events[k].computed && most > 0 && graph_.may_recompute(step, to)) {
           queue_.push({price_of(graph_.time[step], most), step, to});
-          for (int32_t v = 0; to - from >= Stages::kRest && v < static_cast<int32_t>(stages_.variants(step).size());
-               ++v) {
-            const Variant& variant = stages_.variants(step)[v];
-            queue_.push({price_of(variant.encode_time + variant.decode_time, most), step, -1 - v});
-          }
+        }
+        const auto forms = static_cast<int32_t>(stages_.variants(step).size());
+        for (int32_t v = 0; v < forms && !events[k].computed && most > 0 && stages_.may_rest(step, from, to); ++v) {
+          const Variant& variant = stages_.variants(step)[v];
+          queue_.push({price_of(variant.encode_time + variant.decode_time, most), step, -1 - v});
         }
       }
     }

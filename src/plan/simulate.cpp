@@ -47,6 +47,7 @@ class Run {
         break;
       case OpKind::kEncode:
         need(form == kFull, op, "is not there to be encoded");
+        need(next_ > step.held_until, op, "is held and can't be encoded yet");
         need(op.variant >= 0 && static_cast<size_t>(op.variant) < step.variants.size(), op, "has no such variant");
         reach(resident_ + step.variants[op.variant].bytes, step.variants[op.variant].encode_time);
         resident_ += step.variants[op.variant].bytes - step.bytes;

@@ -253,7 +253,8 @@ void Stages::evaluate(int32_t t) {
   find_resting(t);
   for (auto it = resting_.rbegin(); it != resting_.rend(); ++it) {
     if (const Variant* variant = resting_out(*it, t)) {
-      peak = std::max(peak, resident + bytes_[*it]);
+      // By then step t has run, and what is in memory besides is what the next one finds.
+      peak = std::max(peak, resident + bytes_[*it] + background_[t + 1] - background_[t]);
       resident += bytes_[*it] - static_cast<double>(variant->bytes);
     }
   }

@@ -43,9 +43,11 @@ class Stages {
   void add(int32_t t, int32_t step);
   /// Takes back a recomputation.
   void remove(int32_t t, int32_t step);
-  /// Lets the value rest in this variant (-1: in none) wherever it is carried over at least kRest stages.
+  /// Lets the value rest in this variant (-1: in none) wherever it may_rest().
   void set_form(int32_t step, int32_t variant);
-  static constexpr int32_t kRest = 4;
+  /// Whether a value that is carried from its event in stage `from` to that in stage `to` may take a smaller form in
+  /// between: where nobody holds it any more, and the way is long enough.
+  [[nodiscard]] bool may_rest(int32_t step, int32_t from, int32_t to) const;
   /// Takes back recomputations of stage t that nothing reads any more, starting with the inputs of `step`.
   void remove_useless(int32_t t, int32_t step);
 

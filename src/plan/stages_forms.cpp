@@ -15,12 +15,17 @@ void Stages::lay(int32_t step, double sign) {
     }
     const int32_t from = events[k - 1].stage;
     const int32_t to = events[k].stage;
-    const bool rests = variant != nullptr && to - from >= kRest;
+    const bool rests = variant != nullptr && may_rest(step, from, to);
     shift(from + 1, to, sign * (rests ? static_cast<double>(variant->bytes) : bytes_[step]));
     extra_time_ += rests ? sign * (variant->encode_time + variant->decode_time) : 0;
     touch(from);
     touch(to);
   }
+}
+
+bool Stages::may_rest(int32_t step, int32_t from, int32_t to) const {
+  constexpr int32_t kRest = 4;
+  return to - from >= kRest && from >= graph_.held_until[step];
 }
 
 void Stages::set_form(int32_t step, int32_t variant) {
@@ -41,7 +46,7 @@ const Variant* Stages::resting_out(int32_t step, int32_t t) const {
   const int32_t k = event_at(step, t + 1);
   const auto& events = events_[step];
   const bool rests = form_[step] >= 0 && k < static_cast<int32_t>(events.size()) && !events[k].computed &&
-                     events[k].stage - events[k - 1].stage >= kRest;
+                     may_rest(step, events[k - 1].stage, events[k].stage);
   return rests ? &variants_[step][form_[step]] : nullptr;
 }
 
@@ -49,7 +54,7 @@ const Variant* Stages::resting_in(int32_t step, int32_t t) const {
   const int32_t k = event_at(step, t);
   const auto& events = events_[step];
   const bool rests = form_[step] >= 0 && k > 0 && k < static_cast<int32_t>(events.size()) && !events[k].computed &&
-                     events[k].stage - events[k - 1].stage >= kRest;
+                     may_rest(step, events[k - 1].stage, events[k].stage);
   return rests ? &variants_[step][form_[step]] : nullptr;
 }
 

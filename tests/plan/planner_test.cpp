@@ -250,6 +250,31 @@ TEST(Planner, RestsValuesInSmallerFormsWhereThatPays) {
       std::any_of(with.schedule.begin(), with.schedule.end(), [](const Op& op) { return op.kind == OpKind::kEncode; }));
 }
 
+TEST(Planner, HeldValuesRestOnlyWhenTheyAreFree) {
+  int encoded = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto& families = bench::small_families();
+    Graph graph = bench::small_graph(families[seed % families.size()], 14, 3000 + seed);
+    const auto n = static_cast<int32_t>(graph.steps.size());
+    for (int32_t i = 0; i < n; ++i) {
+      graph.steps[i].background_bytes = (i * 7 + static_cast<int64_t>(seed)) % 23;
+      graph.steps[i].variants.push_back({"pack", graph.steps[i].bytes / 8, 0.01, 0.01});
+      if (i % 4 == 1) {
+        graph.steps[i].held_until = std::min(n - 1, i + 5 + static_cast<int32_t>(seed) % 5);
+      }
+    }
+    for (const int64_t part : {6, 8, 9}) {
+      const Plan answer = plan(graph, baseline(graph).peak_bytes * part / 10, quick());
+      if (answer.feasible) {
+        expect_holds(graph, answer);
+        encoded += static_cast<int>(std::count_if(answer.schedule.begin(), answer.schedule.end(),
+                                                  [](const Op& op) { return op.kind == OpKind::kEncode; }));
+      }
+    }
+  }
+  EXPECT_GT(encoded, 100);
+}
+
 TEST(Planner, VariantsThatDoNotPayAreLeftAlone) {
   Graph graph = bench::small_graph("vgg", 10, 4);
   for (Step& step : graph.steps) {
