@@ -40,22 +40,32 @@ Element first_not_zero(const Element* elements, int64_t size) {
   return found == elements + size ? Element{1} : *found;
 }
 
-/// False if an element is neither zero nor `one`.
+/// Eight bytes, each 0 or 1, as the bits of one.
+uint8_t gather(const uint8_t* ones) {
+  uint64_t word = 0;
+  std::memcpy(&word, ones, sizeof(word));
+  return static_cast<uint8_t>((word * 0x0102040810204080U) >> 56U);  // byte k times 2^(56 - 7k) ends in bit 56 + k
+}
+
+/// False if an element is neither zero nor `one`. Block by block, so that compilers make vector instructions of it.
 template <class Element>
 bool pack(const Element* elements, int64_t size, Element one, uint8_t* bits) {
+  constexpr int64_t kBlock = 64;  // bytes of bits
   std::atomic<bool> fits{true};
   at::parallel_for(0, bytes_for(size), kGrain, [&](int64_t begin, int64_t end) {
     Element others = 0;
-    for (int64_t byte = begin; byte < end && others == 0; ++byte) {
+    for (int64_t byte = begin; byte < end && others == 0; byte += kBlock) {
+      std::array<uint8_t, kBlock * kInByte> ones{};
       const Element* from = elements + byte * kInByte;
-      const int64_t count = std::min(kInByte, size - byte * kInByte);
-      unsigned packed = 0;
+      const int64_t bytes = std::min(kBlock, end - byte);
+      const int64_t count = std::min(bytes * kInByte, size - byte * kInByte);
       for (int64_t i = 0; i < count; ++i) {
-        const bool is_one = from[i] == one;
-        others |= is_one ? Element{0} : from[i];
-        packed |= static_cast<unsigned>(is_one) << static_cast<unsigned>(i);
+        ones[static_cast<size_t>(i)] = from[i] == one ? 1 : 0;
+        others |= from[i] == one ? Element{0} : from[i];
       }
-      bits[byte] = static_cast<uint8_t>(packed);
+      for (int64_t i = 0; i < bytes; ++i) {
+        bits[byte + i] = gather(ones.data() + i * kInByte);
+      }
     }
     if (others != 0) {
       fits = false;
@@ -71,10 +81,14 @@ using Table = std::array<std::array<Element, kInByte>, 256>;
 template <class Element>
 Table<Element> table_of(Element one) {
   Table<Element> table{};
-  for (size_t byte = 0; byte < table.size(); ++byte) {
-    for (size_t i = 0; i < kInByte; ++i) {
-      table[byte][i] = ((byte >> i) & 1U) != 0 ? one : Element{0};
+  for (size_t each = 0; each < table.size(); ++each) {
+    std::array<uint8_t, kInByte> ones{};
+    for (size_t i = 0; i < ones.size(); ++i) {
+      ones[i] = static_cast<uint8_t>((each >> i) & 1U);
     }
+    std::array<Element, kInByte>& elements = table[gather(ones.data())];
+    std::transform(ones.begin(), ones.end(), elements.begin(),
+                   [&](uint8_t bit) { return bit != 0 ? one : Element{0}; });
   }
   return table;
 }
