@@ -25,7 +25,7 @@ struct ValueReport {
   std::string name;    ///< the op that made it, and its place in the step: "aten::gelu #31"
   std::string module;  ///< the innermost one known to contain that op: "blocks.3.mlp"; see name_modules_of()
   int64_t bytes = 0;
-  std::string action;  ///< "kept", "recomputed" or "held" (by the user's own code, or not recomputable)
+  std::string action;  ///< "kept", "packed", "recomputed" or "held" (by the user's own code, or not recomputable)
   std::string why;
   double seconds = 0;  ///< of computing it once
   int64_t times = 0;   ///< it is computed again
@@ -70,6 +70,7 @@ struct ENCORE_API StepReport {
   int64_t ops_replayed = 0;
   int64_t evictions = 0;  ///< under pressure, not by plan
   int64_t values_kept = 0;
+  int64_t values_packed = 0;  ///< of those kept: masks, held as bits
   int64_t values_dropped = 0;
   std::vector<ValueReport> values;  ///< planned steps only
 

@@ -52,8 +52,10 @@ int64_t checked_limit(int64_t bytes) {
 std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
   const std::vector<plan::Step>& steps = plan.model->graph.steps;
   std::vector<int64_t> times(steps.size(), -1);
+  std::vector<char> packed(steps.size(), 0);
   for (const plan::Op& op : plan.plan.schedule) {
     times[static_cast<size_t>(op.step)] += op.kind == plan::OpKind::kCompute ? 1 : 0;
+    packed[static_cast<size_t>(op.step)] |= op.kind == plan::OpKind::kEncode ? 1 : 0;
   }
   std::vector<ValueReport> values;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -67,10 +69,19 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
     value.seconds = steps[i].time;
     value.times = times[i];
     const bool held = steps[i].held_until + 1 >= static_cast<int32_t>(steps.size());
-    value.action = held ? "held" : times[i] > 0 ? "recomputed" : "kept";
-    value.why = held           ? "in use until the end, or not recomputable"
-                : times[i] > 0 ? "costs " + std::to_string(steps[i].time * 1e3) + " ms for " + format_bytes(value.bytes)
-                               : "fits, or is dearer than what was dropped in its place";
+    if (held) {
+      value.action = "held";
+      value.why = "in use until the end, or not recomputable";
+    } else if (times[i] > 0) {
+      value.action = "recomputed";
+      value.why = "costs " + std::to_string(steps[i].time * 1e3) + " ms for " + format_bytes(value.bytes);
+    } else if (packed[i] != 0) {
+      value.action = "packed";
+      value.why = "a mask, held as " + format_bytes(steps[i].variants.front().bytes) + " of bits";
+    } else {
+      value.action = "kept";
+      value.why = "fits, or is dearer than what was dropped in its place";
+    }
     values.push_back(std::move(value));
   }
   return values;
@@ -319,6 +330,7 @@ void MemoryBudget::Step::Impl::learn() {
     report.plain_peak_bytes = plan->plan.baseline_peak_bytes;
     report.values_kept = plan->units_kept;
     report.values_dropped = plan->units_dropped;
+    report.values_packed = plan->units_packed;
     report.values = values_of(*plan);
   }
   if (report.failed || !journal.plannable || journal.events.empty()) {
@@ -332,9 +344,9 @@ void MemoryBudget::Step::Impl::learn() {
   }
   if (report.mode != StepMode::kPlanned) {
     const budget::StepModel& model = *budget->known.latest()->model;
-    report.plain_peak_bytes = figures.evictions == 0 && figures.replays == 0
-                                  ? report.peak_bytes
-                                  : plan::baseline(model.graph_for(report.resting_bytes)).peak_bytes;
+    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && journal.packings.empty();
+    report.plain_peak_bytes =
+        ran_plainly ? report.peak_bytes : plan::baseline(model.graph_for(report.resting_bytes)).peak_bytes;
   }
 }
 

@@ -20,6 +20,17 @@ std::vector<int32_t> alive_until(const StepModel& model) {
   return alive;
 }
 
+Do what_is_done(plan::OpKind kind) {
+  switch (kind) {
+    case plan::OpKind::kDrop:
+      return Do::kDrop;
+    case plan::OpKind::kEncode:
+      return Do::kPack;
+    default:
+      return Do::kCompute;
+  }
+}
+
 }  // namespace
 
 Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan) {
@@ -32,7 +43,8 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
   itinerary.after.resize(model->path.size());
   std::vector<char> seen(num_steps, 0);
   std::vector<char> again(num_steps, 0);
-  std::vector<int32_t> first_drop(num_steps, -1);  // the step after which that is
+  std::vector<char> packed(num_steps, 0);
+  std::vector<int32_t> first_left(num_steps, -1);  // the step after which its values are first let go of
   int32_t done = -1;                               // the last step that has run for the first time
   for (const plan::Op& op : plan.schedule) {
     const auto step = static_cast<size_t>(op.step);
@@ -42,18 +54,18 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
       continue;
     }
     if (done >= 0 && !model->units[step].values.empty()) {
-      const bool compute = op.kind == plan::OpKind::kCompute;
-      again[step] = again[step] != 0 || compute ? 1 : 0;
-      itinerary.after[static_cast<size_t>(last_event[static_cast<size_t>(done)])].push_back(
-          {compute ? Do::kCompute : Do::kDrop, op.step});
-      if (!compute && first_drop[step] < 0) {
-        first_drop[step] = done;
+      const Do what = what_is_done(op.kind);
+      itinerary.after[static_cast<size_t>(last_event[static_cast<size_t>(done)])].push_back({what, op.step});
+      again[step] = again[step] != 0 || op.kind == plan::OpKind::kCompute ? 1 : 0;
+      packed[step] = packed[step] != 0 || what == Do::kPack ? 1 : 0;
+      if (what != Do::kCompute && first_left[step] < 0) {
+        first_left[step] = done;
       }
     }
   }
   const std::vector<int32_t> alive = alive_until(*model);
   for (size_t i = 0; i < num_steps; ++i) {
-    if (!model->units[i].values.empty() && first_drop[i] > alive[i]) {
+    if (!model->units[i].values.empty() && first_left[i] > alive[i]) {
       auto& actions = itinerary.after[static_cast<size_t>(last_event[i])];
       actions.insert(actions.begin(), {Do::kHold, static_cast<int32_t>(i)});
     }
@@ -61,6 +73,7 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
   for (size_t i = 0; i < num_steps; ++i) {
     if (!model->units[i].values.empty()) {
       ++(again[i] != 0 ? itinerary.units_dropped : itinerary.units_kept);
+      itinerary.units_packed += again[i] == 0 && packed[i] != 0 ? 1 : 0;
     }
   }
   itinerary.model = std::move(model);

@@ -9,8 +9,9 @@ namespace encore::budget {
 
 enum class Do : uint8_t {
   kHold,     // keep the step's values although neither autograd nor the user's code does
-  kCompute,  // bring them back
-  kDrop,     // let go of them
+  kCompute,  // bring them back, from their bits if they are packed
+  kPack,     // hold them as bits instead
+  kDrop,     // let go of them, in whatever form they are
 };
 
 struct Action {
@@ -26,6 +27,7 @@ struct Itinerary {
   std::vector<std::vector<Action>> after;
   int64_t units_dropped = 0;
   int64_t units_kept = 0;
+  int64_t units_packed = 0;  // of those that are kept
 };
 
 /// `plan` is a feasible plan of the model's graph.

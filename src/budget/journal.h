@@ -25,8 +25,14 @@ struct Event {
 
 /// Something that took time besides the step's own events.
 struct Aside {
-  const char* what;  // "replay", "evict"
+  const char* what;  // "replay", "evict", "pack"
   int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+};
+
+/// A value of two kinds of elements, as bits.
+struct Packing {
+  int64_t bytes = 0;
   int64_t duration_ns = 0;
 };
 
@@ -38,6 +44,8 @@ struct Journal {
   std::unordered_map<int32_t, int32_t> released;
   /// Storages, by the tape's numbers, whose bytes are in Account::kTracked, with the event that made them.
   std::unordered_map<int32_t, int32_t> tracked;
+  /// Masks that were packed, or could have been.
+  std::unordered_map<tape::ValueId, Packing> packings;
   int64_t other_at_start = 0;
   bool plannable = true;  // false if something happened that a plan can't tell again
 

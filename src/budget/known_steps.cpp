@@ -68,6 +68,9 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
   if (other_background || more_times) {
     for (size_t i = 0; i < model.graph.steps.size(); ++i) {
       model.graph.steps[i].time = typical(step.seconds, i);
+      if (step.model && model.graph.steps[i].variants.empty()) {  // a planned step packs what its plan says
+        model.graph.steps[i].variants = step.model->graph.steps[i].variants;
+      }
     }
     step.model = std::make_shared<StepModel>(std::move(model));
     step.plans.clear();  // their times are not comparable with those of plans to come

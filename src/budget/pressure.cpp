@@ -85,7 +85,9 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
       figures_.evicted_bytes += bytes;
     }
   }
-  if (freed == 0) {
+  if (freed == 0 && !packed_.empty()) {
+    packed_.clear();  // numbers can be drawn again
+  } else if (freed == 0) {
     refuse(shortage, nbytes, /*is_locked=*/true);
   }
   journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});

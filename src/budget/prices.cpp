@@ -14,10 +14,15 @@ using tape::ValueId;
 constexpr double kHinted = 0.1;
 // Bringing a value back costs this much, however fast its op is.
 constexpr double kReplayNs = 1000;
+// Unpacking a mask, for each of its bytes.
+constexpr double kUnpackNs = 0.1;
 
 /// The time it would take to bring the value back, with all that must come back for it.
 double replay_ns_of(tape::Tape& tape, ValueId id) {
   constexpr size_t kMost = 256;  // by then it is dear enough
+  if (!tape.value(id).packed.expired()) {
+    return kReplayNs + kUnpackNs * static_cast<double>(tape.value(id).nbytes);
+  }
   double total = kReplayNs;
   std::vector<ValueId> open = {id};
   std::unordered_set<OpId> seen;
@@ -30,7 +35,7 @@ double replay_ns_of(tape::Tape& tape, ValueId id) {
     const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
     total += static_cast<double>(op.duration_ns);
     const auto need = [&](ValueId other) {
-      if (other != kNone && !is_there(tape, other)) {
+      if (other != kNone && tape.value(other).packed.expired() && !is_there(tape, other)) {
         open.push_back(other);
       }
     };

@@ -28,23 +28,40 @@ report::Timeline timeline_of(const char* name, const plan::Graph& graph, const p
   report::Timeline timeline;
   timeline.name = name;
   std::vector<char> seen(graph.steps.size(), 0);
+  std::vector<int32_t> form(graph.steps.size(), -1);
   size_t next = 0;
   int64_t resident = 0;
   double seconds = 0;
   for (const plan::Op& op : schedule) {
     const auto index = static_cast<size_t>(op.step);
     const plan::Step& step = graph.steps[index];
-    if (op.kind == plan::OpKind::kDrop) {
-      resident -= step.bytes;
-      continue;
-    }
-    resident += step.bytes;
     const int64_t background = next < graph.steps.size() ? graph.steps[next].background_bytes : 0;
-    timeline.points.push_back({seconds, resident + step.temp_bytes + background});
-    seconds += step.time;
-    if (seen[index] == 0) {
-      seen[index] = 1;
-      next = index + 1;
+    const auto during = [&](int64_t bytes, double duration) {
+      timeline.points.push_back({seconds, bytes + background});
+      seconds += duration;
+    };
+    switch (op.kind) {
+      case plan::OpKind::kDrop:
+        resident -= form[index] < 0 ? step.bytes : step.variants[static_cast<size_t>(form[index])].bytes;
+        form[index] = -1;
+        break;
+      case plan::OpKind::kEncode:
+      case plan::OpKind::kDecode: {
+        const bool packs = op.kind == plan::OpKind::kEncode;
+        const auto& variant = step.variants[static_cast<size_t>(packs ? op.variant : form[index])];
+        during(resident + (packs ? variant.bytes : step.bytes), packs ? variant.encode_time : variant.decode_time);
+        resident += packs ? variant.bytes - step.bytes : step.bytes - variant.bytes;
+        form[index] = packs ? op.variant : -1;
+        break;
+      }
+      case plan::OpKind::kCompute:
+        resident += step.bytes;
+        during(resident + step.temp_bytes, step.time);
+        if (seen[index] == 0) {
+          seen[index] = 1;
+          next = index + 1;
+        }
+        break;
     }
   }
   return timeline;

@@ -102,6 +102,7 @@ void StepGovernor::stop() {
   }
   const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
   running_ = false;
+  packed_.clear();
   region->tape().release_retained();
 }
 
@@ -223,12 +224,16 @@ void StepGovernor::find_released(int32_t event) {
   constexpr size_t kInTurn = 16;
   const auto region = region_.lock();
   tape::Tape& tape = region->tape();
+  std::vector<ValueId> left_to_us;
   const auto take_if_gone = [&](size_t at) {
     const int32_t index = loose_[at];
     const tape::StorageRecord& record = tape.storage(index);
     const auto users = static_cast<int32_t>(record.weak.use_count());
     if (users > 0 && users > region->references(record.current)) {
       return false;
+    }
+    if (users > 0) {
+      left_to_us.push_back(record.current);
     }
     journal_.released.emplace(index, event);
     loose_.erase(loose_.begin() + static_cast<int64_t>(at));
@@ -241,6 +246,34 @@ void StepGovernor::find_released(int32_t event) {
     cursor_ = cursor_ < loose_.size() - kNewest ? cursor_ : 0;
     cursor_ += take_if_gone(cursor_) ? 0 : 1;
   }
+  if (!itinerary_) {
+    std::for_each(left_to_us.begin(), left_to_us.end(), [&](ValueId value) { pack(value); });
+  }
+}
+
+/// Steps without a plan pack masks as soon as nobody else holds them, and let go of the whole where memory is wanted:
+/// packing needs some itself. False if the value is no mask.
+bool StepGovernor::pack(ValueId value) {
+  if (packed_.count(value) > 0) {
+    return true;
+  }
+  const int64_t start = now_ns();
+  std::shared_ptr<const tape::PackedMask> bits;
+  try {
+    bits = region_.lock()->pack(value);
+  } catch (const Error&) {
+    return false;  // changed unseen, which shows when it is asked for, or no room for the bits
+  }
+  if (!bits) {
+    return false;
+  }
+  const int64_t duration = now_ns() - start;
+  journal_.asides.push_back({"pack", start, duration});
+  journal_.packings[value] = {bits->nbytes(), duration};
+  if (setting_.limit_bytes != run::Meter::kNoLimit) {
+    packed_[value] = std::move(bits);
+  }
+  return true;
 }
 
 bool StepGovernor::keeps(ValueId value) {
@@ -339,7 +372,17 @@ void StepGovernor::act(const Action& action, bool compute_too) {
   if (action.what == Do::kDrop) {
     for (const ValueId value : values) {
       given_up_[value] = true;
+      packed_.erase(value);
       region->evict(value);
+    }
+    return;
+  }
+  if (action.what == Do::kPack) {
+    for (const ValueId value : values) {
+      if (region->can_evict(value) && pack(value)) {
+        given_up_[value] = true;
+        region->evict(value);
+      }
     }
     return;
   }
@@ -348,6 +391,9 @@ void StepGovernor::act(const Action& action, bool compute_too) {
                [&](ValueId v) { return !is_there(region->tape(), v); });
   if (!missing.empty() && compute_too) {
     region->bring_back(missing);
+  }
+  if (compute_too) {
+    std::for_each(values.begin(), values.end(), [&](ValueId value) { packed_.erase(value); });
   }
 }
 

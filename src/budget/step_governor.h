@@ -70,6 +70,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void track_results(tape::OpId op, int32_t event);
   void begin();
   void find_released(int32_t event);
+  bool pack(tape::ValueId value);
   void follow(size_t index);
   void act(size_t index, bool compute_too);
   void act(const Action& action, bool compute_too);
@@ -89,8 +90,9 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::vector<int32_t> loose_;                        // tracked storages that the user's code may still hold
   size_t cursor_ = 0;                                 // of the older ones of them
   std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
-  size_t followed_ = 0;                               // events whose actions are done
-  int depth_ = 0;                                     // of backward nodes
+  std::unordered_map<tape::ValueId, std::shared_ptr<const tape::PackedMask>> packed_;
+  size_t followed_ = 0;  // events whose actions are done
+  int depth_ = 0;        // of backward nodes
   Event node_;
   Prices prices_;
 };

@@ -227,6 +227,11 @@ class Builder {
         group.pinned = true;  // reads something that is not complete
       }
     }
+    const auto packing = journal_.packings.find(group.values.front());
+    if (group.values.size() == 1 && packing != journal_.packings.end()) {
+      const double seconds = static_cast<double>(packing->second.duration_ns) * 1e-9;
+      step.variants.push_back({"bits", packing->second.bytes, seconds, seconds});  // there and back are alike
+    }
     group.step = static_cast<int32_t>(model_.graph.steps.size());
     unit.values = group.values;
     unit.name = step.name;

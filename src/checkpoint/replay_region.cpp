@@ -5,6 +5,7 @@
 
 #include "checkpoint/replay_handle.h"
 #include "record/engine.h"
+#include "run/allocator.h"
 #include "run/replay.h"
 
 namespace encore {
@@ -223,7 +224,7 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (c10::Storage storage = tape_->resident(handle.value())) {
     return storage;
   }
-  if (const auto packed = tape_->value(handle.value()).packed.lock()) {
+  if (const auto packed = tape_->value(handle.value()).packed.lock(); packed && !options_.governor) {
     return packed->unpack();
   }
   if (!together_) {
@@ -364,6 +365,19 @@ bool ReplayRegion::evict(ValueId value) {
     }
   }
   return true;
+}
+
+std::shared_ptr<const tape::PackedMask> ReplayRegion::pack(ValueId value) {
+  const run::AccountScope account(run::Account::kReplayed);
+  const tape::Op& op = tape_->ops()[static_cast<size_t>(tape_->value(value).producer)];
+  const auto whole = std::find_if(op.outputs.begin(), op.outputs.end(),
+                                  [&](const tape::Output& output) { return output.value == value; });
+  const c10::Storage storage = tape_->resident(value);
+  if (whole == op.outputs.end() || !storage) {
+    return nullptr;
+  }
+  const at::Tensor tensor = whole->geometry.over(storage);
+  return tensor.scalar_type() == at::kBool || info_of(value).random ? packed(value, tensor) : nullptr;
 }
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {

@@ -79,6 +79,9 @@ class ReplayRegion final : public record::Region,
   std::vector<tape::ValueId> held_values() const;
   /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
   void hold_resident(tape::ValueId value);
+  /// The bits of a value that is there and may be a mask; null if it isn't one. As long as somebody holds them the
+  /// value comes back from them.
+  std::shared_ptr<const tape::PackedMask> pack(tape::ValueId value);
   /// Brings values back ahead of time.
   void bring_back(const std::vector<tape::ValueId>& targets);
   const std::shared_ptr<Governor>& governor() const { return options_.governor; }

@@ -1,13 +1,11 @@
 // What users of a budget rely on, one behaviour a test.
-#include <map>
-#include <set>
 #include <sstream>
 #include <thread>
 
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/script.h>
-#include <nlohmann/json.hpp>
 
+#include "budget/net.h"
 #include "support/torch_pch.h"
 #include "tape/compat.h"
 #include "workloads/workload.h"
@@ -16,83 +14,6 @@ namespace encore::test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-/// A chain of matmuls and activations of `width` x `width` doubles.
-struct Net {
-  explicit Net(int64_t layers = 12, int64_t width = 64) {
-    torch::manual_seed(5);
-    for (int64_t i = 0; i < layers; ++i) {
-      weights.push_back(torch::randn({width, width}, torch::kDouble).div_(8).requires_grad_());
-    }
-    input = torch::randn({256, width}, torch::kDouble);
-  }
-  at::Tensor loss() const { return loss(input); }
-  at::Tensor loss(at::Tensor x) const {
-    for (const at::Tensor& weight : weights) {
-      x = torch::dropout(x.matmul(weight).tanh(), 0.1, true).sigmoid();
-    }
-    return x.square().mean();
-  }
-  std::vector<at::Tensor> gradients() const {
-    std::vector<at::Tensor> all;
-    for (const at::Tensor& weight : weights) {
-      all.push_back(weight.grad().clone());
-    }
-    return all;
-  }
-  void forget() {
-    for (at::Tensor& weight : weights) {
-      weight.mutable_grad() = at::Tensor();
-    }
-  }
-
-  std::vector<at::Tensor> weights;
-  at::Tensor input;
-};
-
-bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  bool equal = a.size() == b.size();
-  for (size_t i = 0; equal && i < a.size(); ++i) {
-    equal = a[i].equal(b[i]);
-  }
-  return equal;
-}
-
-/// Runs `body` plainly and then `steps` times within `part` of its plain memory; gradients must be the same.
-template <class Body>
-StepReport expect_same(Net& net, const Body& body, double part = 0.5, int steps = 4) {
-  const auto run = [&] {
-    torch::manual_seed(9);
-    body();
-    std::vector<at::Tensor> result = net.gradients();
-    net.forget();
-    return result;
-  };
-  run();
-  const int64_t resting = live_tensor_bytes();
-  std::vector<at::Tensor> plain;
-  int64_t growth = 0;
-  {
-    const MemoryScope memory;
-    plain = run();
-    growth = memory.peak_growth_bytes();
-  }
-  const int64_t kept = live_tensor_bytes() - resting;
-  MemoryBudget budget(resting + kept + static_cast<int64_t>(part * static_cast<double>(growth)));
-  for (int i = 0; i < steps; ++i) {
-    const MemoryScope memory;
-    torch::manual_seed(9);
-    {
-      const auto step = budget.step();
-      body();
-    }
-    EXPECT_LE(memory.peak_bytes(), budget.limit_bytes());
-    EXPECT_TRUE(same(net.gradients(), plain)) << "step " << i;
-    net.forget();
-    EXPECT_EQ(live_tensor_bytes(), resting + kept) << "nothing leaks";
-  }
-  return budget.report();
-}
 
 TEST(Budget, PlansAfterTheFirstStep) {
   Net net;
@@ -408,89 +329,6 @@ TEST(Budget, ReservedBlocksStayWithinTheLimit) {
     net.forget();
   }
   EXPECT_GT(BlockReuse::held_bytes(), 0);
-}
-
-TEST(Budget, TellsTheWholeRunAsJsonAndAsAPage) {
-  Net net;
-  MemoryBudget budget = MemoryBudget::fraction(0.5);
-  EXPECT_NE(budget.run_json("empty").find("encore-run-1"), std::string::npos);
-  for (int i = 0; i < 4; ++i) {
-    auto step = budget.step();
-    const at::Tensor loss = net.loss();
-    loss.backward();
-    step.set_loss(loss.item<double>());
-    net.forget();
-  }
-  const std::string json = budget.run_json("net <script>", {{"plain", 12345, 0.5, true}});
-  for (const char* part : {"encore-run-1", "\"planned\"", "\"measured\"", "\"plain\"", "\"recomputed\"", "12345",
-                           "aten::tanh", "TanhBackward", "\"replay\"", "made before the step", "\"loss\""}) {
-    EXPECT_NE(json.find(part), std::string::npos) << part;
-  }
-  const std::string page = budget.run_html("net <script>");
-  EXPECT_NE(page.find("net &lt;script&gt;"), std::string::npos);
-}
-
-/// Perfetto draws the events of one thread inside each other; those that overlap without nesting it drops.
-TEST(Budget, TracedEventsNest) {
-  using nlohmann::json;
-  Net net;
-  // Steps by plan, and one that evicts by itself.
-  for (const int steps : {4, 1}) {
-    const MemoryScope plain;
-    net.loss().backward();
-    net.forget();
-    MemoryBudget budget(plain.start_bytes() + plain.peak_growth_bytes() * 6 / 10);
-    for (int i = 0; i < steps; ++i) {
-      const auto step = budget.step();
-      net.loss().backward();
-      net.forget();
-    }
-    struct Span {
-      double start, end;
-    };
-    std::map<int64_t, std::vector<Span>> threads;
-    std::set<std::string> categories;
-    const json run = json::parse(budget.run_json("net"));
-    for (const json& event : run["events"]) {
-      const double start = event["start_us"];
-      threads[event["thread"]].push_back({start, start + event["duration_us"].get<double>()});
-      categories.insert(event["category"]);
-    }
-    EXPECT_EQ(categories, steps == 1 ? (std::set<std::string>{"backward", "evict", "forward", "replay"})
-                                     : (std::set<std::string>{"backward", "forward", "plan", "replay"}));
-    for (auto& [thread, spans] : threads) {
-      std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-        return a.start < b.start || (a.start == b.start && a.end > b.end);
-      });
-      std::vector<Span> open;
-      for (const Span& span : spans) {
-        while (!open.empty() && open.back().end <= span.start) {
-          open.pop_back();
-        }
-        EXPECT_TRUE(open.empty() || span.end <= open.back().end) << span.start << " us on thread " << thread;
-        open.push_back(span);
-      }
-    }
-  }
-}
-
-TEST(Budget, NamesValuesByTheirModules) {
-  auto gpt = workloads::make_workload("gpt", workloads::Size::kSmall, 1);
-  MemoryBudget budget("1GiB");
-  budget.name_modules_of(*gpt.module);
-  for (int i = 0; i < 2; ++i) {
-    const auto step = budget.step();
-    gpt.loss(i).backward();
-  }
-  std::map<std::string, std::set<std::string>> modules;  // by op
-  for (const ValueReport& value : budget.report().values) {
-    modules[value.name.substr(0, value.name.find(' '))].insert(value.module);
-  }
-  EXPECT_EQ(modules["aten::embedding"], (std::set<std::string>{"position", "token"}));
-  EXPECT_EQ(modules["aten::_softmax"], (std::set<std::string>{"block0", "block1"}));
-  EXPECT_EQ(modules["aten::native_layer_norm"],
-            (std::set<std::string>{"block0.norm1", "block0.norm2", "block1.norm1", "block1.norm2", "norm"}));
-  EXPECT_EQ(modules["aten::_log_softmax"], std::set<std::string>{""});
 }
 
 TEST(Budget, AGraphMayOutliveItsStep) {

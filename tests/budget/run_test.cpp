@@ -1,0 +1,98 @@
+// What a budget tells of its run: JSON, a page, a trace, names.
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "budget/net.h"
+#include "support/torch_pch.h"
+#include "workloads/workload.h"
+
+namespace encore::test {
+namespace {
+
+TEST(Budget, TellsTheWholeRunAsJsonAndAsAPage) {
+  Net net;
+  MemoryBudget budget = MemoryBudget::fraction(0.5);
+  EXPECT_NE(budget.run_json("empty").find("encore-run-1"), std::string::npos);
+  for (int i = 0; i < 4; ++i) {
+    auto step = budget.step();
+    const at::Tensor loss = net.loss();
+    loss.backward();
+    step.set_loss(loss.item<double>());
+    net.forget();
+  }
+  const std::string json = budget.run_json("net <script>", {{"plain", 12345, 0.5, true}});
+  for (const char* part : {"encore-run-1", "\"planned\"", "\"measured\"", "\"plain\"", "\"recomputed\"", "12345",
+                           "aten::tanh", "TanhBackward", "\"replay\"", "made before the step", "\"loss\""}) {
+    EXPECT_NE(json.find(part), std::string::npos) << part;
+  }
+  const std::string page = budget.run_html("net <script>");
+  EXPECT_NE(page.find("net &lt;script&gt;"), std::string::npos);
+}
+
+/// Perfetto draws the events of one thread inside each other; those that overlap without nesting it drops.
+TEST(Budget, TracedEventsNest) {
+  using nlohmann::json;
+  Net net;
+  // Steps by plan, and one that evicts by itself.
+  for (const int steps : {4, 1}) {
+    const MemoryScope plain;
+    net.loss().backward();
+    net.forget();
+    MemoryBudget budget(plain.start_bytes() + plain.peak_growth_bytes() * 6 / 10);
+    for (int i = 0; i < steps; ++i) {
+      const auto step = budget.step();
+      net.loss().backward();
+      net.forget();
+    }
+    struct Span {
+      double start, end;
+    };
+    std::map<int64_t, std::vector<Span>> threads;
+    std::set<std::string> categories;
+    const json run = json::parse(budget.run_json("net"));
+    for (const json& event : run["events"]) {
+      const double start = event["start_us"];
+      threads[event["thread"]].push_back({start, start + event["duration_us"].get<double>()});
+      categories.insert(event["category"]);
+    }
+    EXPECT_EQ(categories, steps == 1 ? (std::set<std::string>{"backward", "evict", "forward", "pack", "replay"})
+                                     : (std::set<std::string>{"backward", "forward", "pack", "plan", "replay"}));
+    for (auto& [thread, spans] : threads) {
+      std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+        return a.start < b.start || (a.start == b.start && a.end > b.end);
+      });
+      std::vector<Span> open;
+      for (const Span& span : spans) {
+        while (!open.empty() && open.back().end <= span.start) {
+          open.pop_back();
+        }
+        EXPECT_TRUE(open.empty() || span.end <= open.back().end) << span.start << " us on thread " << thread;
+        open.push_back(span);
+      }
+    }
+  }
+}
+
+TEST(Budget, NamesValuesByTheirModules) {
+  auto gpt = workloads::make_workload("gpt", workloads::Size::kSmall, 1);
+  MemoryBudget budget("1GiB");
+  budget.name_modules_of(*gpt.module);
+  for (int i = 0; i < 2; ++i) {
+    const auto step = budget.step();
+    gpt.loss(i).backward();
+  }
+  std::map<std::string, std::set<std::string>> modules;  // by op
+  for (const ValueReport& value : budget.report().values) {
+    modules[value.name.substr(0, value.name.find(' '))].insert(value.module);
+  }
+  EXPECT_EQ(modules["aten::embedding"], (std::set<std::string>{"position", "token"}));
+  EXPECT_EQ(modules["aten::_softmax"], (std::set<std::string>{"block0", "block1"}));
+  EXPECT_EQ(modules["aten::native_layer_norm"],
+            (std::set<std::string>{"block0.norm1", "block0.norm2", "block1.norm1", "block1.norm2", "norm"}));
+  EXPECT_EQ(modules["aten::_log_softmax"], std::set<std::string>{""});
+}
+
+}  // namespace
+}  // namespace encore::test
