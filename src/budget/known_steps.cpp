@@ -43,6 +43,14 @@ bool is_same_background(const StepModel& a, const StepModel& b, int64_t toleranc
   return a.background.size() == b.background.size();
 }
 
+/// A planned step packs only what its plan says. Noise makes packing slower, never faster.
+void add_known_forms(const plan::Step& known, plan::Step& step) {
+  if (step.variants.empty() ||
+      (!known.variants.empty() && known.variants.front().encode_time < step.variants.front().encode_time)) {
+    step.variants = known.variants;
+  }
+}
+
 /// Work of the planner: more for more steps, until one change of a plan costs so much that a second would not do.
 int64_t effort_for(size_t num_steps) {
   const auto n = static_cast<int64_t>(num_steps);
@@ -68,8 +76,8 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
   if (other_background || more_times) {
     for (size_t i = 0; i < model.graph.steps.size(); ++i) {
       model.graph.steps[i].time = typical(step.seconds, i);
-      if (step.model && model.graph.steps[i].variants.empty()) {  // a planned step packs what its plan says
-        model.graph.steps[i].variants = step.model->graph.steps[i].variants;
+      if (step.model) {
+        add_known_forms(step.model->graph.steps[i], model.graph.steps[i]);
       }
     }
     step.model = std::make_shared<StepModel>(std::move(model));

@@ -85,7 +85,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
       figures_.evicted_bytes += bytes;
     }
   }
-  if (freed == 0 && !packed_.empty()) {
+  if (freed == 0 && !packed_.empty() && !packing_) {
     packed_.clear();  // numbers can be drawn again
   } else if (freed == 0) {
     refuse(shortage, nbytes, /*is_locked=*/true);

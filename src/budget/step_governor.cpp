@@ -106,6 +106,12 @@ void StepGovernor::stop() {
   region->tape().release_retained();
 }
 
+/// An allocation was refused that the step can do without.
+void StepGovernor::forget_refusal() {
+  const std::lock_guard<std::mutex> lock(refused_mutex_);
+  figures_.refused.clear();
+}
+
 StepFigures StepGovernor::figures() const {
   const std::lock_guard<std::mutex> lock(refused_mutex_);
   return figures_;
@@ -252,18 +258,20 @@ void StepGovernor::find_released(int32_t event) {
 }
 
 /// Steps without a plan pack masks as soon as nobody else holds them, and let go of the whole where memory is wanted:
-/// packing needs some itself. False if the value is no mask.
+/// packing needs some itself. False if the value is no mask, or there is no room for its bits.
 bool StepGovernor::pack(ValueId value) {
   if (packed_.count(value) > 0) {
     return true;
   }
   const int64_t start = now_ns();
   std::shared_ptr<const tape::PackedMask> bits;
+  packing_ = true;
   try {
     bits = region_.lock()->pack(value);
-  } catch (const Error&) {
-    return false;  // changed unseen, which shows when it is asked for, or no room for the bits
+  } catch (const Error&) {  // no room, or changed unseen, which shows when it is asked for
+    forget_refusal();
   }
+  packing_ = false;
   if (!bits) {
     return false;
   }
@@ -357,6 +365,7 @@ void StepGovernor::act(size_t index, bool compute_too) {
     figures_.left_plan = true;
     figures_.left_at = error.what();
     itinerary_ = nullptr;
+    forget_refusal();
   }
 }
 

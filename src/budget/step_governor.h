@@ -71,6 +71,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void begin();
   void find_released(int32_t event);
   bool pack(tape::ValueId value);
+  void forget_refusal();
   void follow(size_t index);
   void act(size_t index, bool compute_too);
   void act(const Action& action, bool compute_too);
@@ -91,8 +92,9 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   size_t cursor_ = 0;                                 // of the older ones of them
   std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
   std::unordered_map<tape::ValueId, std::shared_ptr<const tape::PackedMask>> packed_;
-  size_t followed_ = 0;  // events whose actions are done
-  int depth_ = 0;        // of backward nodes
+  bool packing_ = false;  // another mask: its bits are not worth those that are there
+  size_t followed_ = 0;   // events whose actions are done
+  int depth_ = 0;         // of backward nodes
   Event node_;
   Prices prices_;
 };

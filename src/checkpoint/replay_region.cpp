@@ -372,12 +372,11 @@ std::shared_ptr<const tape::PackedMask> ReplayRegion::pack(ValueId value) {
   const tape::Op& op = tape_->ops()[static_cast<size_t>(tape_->value(value).producer)];
   const auto whole = std::find_if(op.outputs.begin(), op.outputs.end(),
                                   [&](const tape::Output& output) { return output.value == value; });
-  const c10::Storage storage = tape_->resident(value);
-  if (whole == op.outputs.end() || !storage) {
+  if (whole == op.outputs.end() || (whole->geometry.dtype != at::kBool && !info_of(value).random)) {
     return nullptr;
   }
-  const at::Tensor tensor = whole->geometry.over(storage);
-  return tensor.scalar_type() == at::kBool || info_of(value).random ? packed(value, tensor) : nullptr;
+  const c10::Storage storage = tape_->resident(value);
+  return storage ? packed(value, whole->geometry.over(storage)) : nullptr;
 }
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
