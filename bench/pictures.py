@@ -89,19 +89,23 @@ def time_against_memory(results):
               for row in rows]
     times = [y for _, _, y in points]
     chart = Chart("GPT: step time against peak memory above what rests", "MB of activations and temporaries",
-                  "seconds a step (median)", (0, 1.6 * max(x for _, x, _ in points)),
+                  "seconds a step (median)", (0, 1.7 * max(x for _, x, _ in points)),
                   (0.95 * min(times), 1.03 * max(times)))
     chart.line(sorted((x, y) for row, x, y in points if row["budget_bytes"]), "#2f6fde")
     # Points lie close together: each has a number, and the names are a list at the side.
-    chart.text(WIDTH - 240, TOP + 14, "● Encore within budgets", "#2f6fde")
-    number = 0
+    names = WIDTH - 275
+    chart.text(names, TOP + 14, "● Encore within budgets", "#2f6fde")
+    numbers = []  # where they stand
     for row, x, y in points:
         colour = "#2f6fde" if row["budget_bytes"] else "#c2410c" if "Python" in row["system"] else "#3f4654"
         chart.dot(x, y, colour)
         if not row["budget_bytes"]:
-            number += 1
-            chart.text(chart.x(x) + 7, chart.y(y) + 4, str(number), colour)
-            chart.text(WIDTH - 240, TOP + 14 + 18 * number, f"{number}  {row['system']}", colour)
+            left, base = chart.x(x) + 7, chart.y(y) + 4
+            while any(abs(left - other[0]) < 16 and abs(base - other[1]) < 11 for other in numbers):
+                left += 4
+            numbers.append((left, base))
+            chart.text(left, base, str(len(numbers)), colour)
+            chart.text(names, TOP + 14 + 18 * len(numbers), f"{len(numbers)}  {row['system']}", colour)
     return chart
 
 
