@@ -118,6 +118,10 @@ class ENCORE_API MemoryBudget {
   /// -1 while a fraction is not known in bytes yet.
   int64_t limit_bytes() const;
 
+  /// Values of fewer bytes stay where they are, from the next step on: giving them up would not be worth the
+  /// bookkeeping. 512 unless told otherwise. Throws InvalidArgument for less than 1.
+  void leave_alone_below(int64_t bytes);
+
   /// Reports name values by the model's modules from the next step on. An op that reads a parameter belongs to that
   /// parameter's module; any other to the innermost module that has such ops both before and after it.
   void name_modules_of(const torch::nn::Module& model);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 
 #include <encore/bytes.h>
@@ -49,6 +50,12 @@ int64_t checked_limit(int64_t bytes) {
                     figures);
 }
 
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
+  return text;
+}
+
 std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
   const std::vector<plan::Step>& steps = plan.model->graph.steps;
   std::vector<int64_t> times(steps.size(), -1);
@@ -74,7 +81,7 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
       value.why = "in use until the end, or not recomputable";
     } else if (times[i] > 0) {
       value.action = "recomputed";
-      value.why = "costs " + std::to_string(steps[i].time * 1e3) + " ms for " + format_bytes(value.bytes);
+      value.why = "costs " + milliseconds(steps[i].time) + " for " + format_bytes(value.bytes);
     } else if (packed[i] != 0) {
       value.action = "packed";
       value.why = "a mask, held as " + format_bytes(steps[i].variants.front().bytes) + " of bits";
@@ -93,6 +100,7 @@ struct MemoryBudget::Impl {
   mutable std::mutex mutex;  // of what outlives a step; a step itself is used by its own thread
   int64_t limit_bytes = -1;
   double part = 0;  // of the plain peak above what rests; 0: the limit is in bytes
+  int64_t smallest_bytes = budget::kSmallest;
   int64_t steps = 0;
   budget::KnownSteps known;
   budget::ModuleNames modules;
@@ -183,6 +191,15 @@ void MemoryBudget::set_limit(int64_t limit_bytes) {
   impl_->part = 0;
 }
 
+void MemoryBudget::leave_alone_below(int64_t bytes) {
+  if (bytes < 1) {
+    throw InvalidArgument("budget: values below " + std::to_string(bytes) + " bytes are to stay; state at least 1");
+  }
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->smallest_bytes = bytes;
+  impl_->known = budget::KnownSteps();  // steps as they were known have other values
+}
+
 int64_t MemoryBudget::limit_bytes() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->limit_bytes;
@@ -225,6 +242,7 @@ MemoryBudget::Step MemoryBudget::step() {
     impl_->find_limit(resting);
     const int64_t limit = impl_->limit_bytes;
     budget::StepSetting setting;
+    setting.smallest_bytes = impl_->smallest_bytes;
     double planning_seconds = 0;
     if (limit >= 0) {
       if (resting > limit) {

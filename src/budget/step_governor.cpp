@@ -13,9 +13,7 @@ using tape::kNone;
 using tape::OpId;
 using tape::ValueId;
 
-// Smaller storages are not worth the bookkeeping: they stay where they are.
-constexpr int64_t kSmallest = 512;
-// The same goes for what an op makes beside something this many times as large: the statistics of a batch norm would
+// What an op makes beside something this many times as large is left where it is: the statistics of a batch norm would
 // keep its result in memory, since what an op makes is kept and dropped together.
 constexpr int64_t kBeside = 64;
 
@@ -211,7 +209,7 @@ void StepGovernor::track_results(OpId op, int32_t event) {
     }
     const tape::Value& value = tape.value(output.value);
     const bool may_come_back = value.producer == op && (!value.is_constant() || value.uninitialised) && !value.source;
-    const bool small = value.nbytes < std::max(kSmallest, largest / kBeside);
+    const bool small = value.nbytes < std::max(setting_.smallest_bytes, largest / kBeside);
     if (!may_come_back || small || journal_.tracked.count(value.storage) > 0) {
       continue;
     }

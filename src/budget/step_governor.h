@@ -12,9 +12,13 @@
 
 namespace encore::budget {
 
+// Smaller storages are not worth the bookkeeping: they stay where they are.
+constexpr int64_t kSmallest = 512;
+
 /// What is known when a step begins.
 struct StepSetting {
   int64_t limit_bytes = run::Meter::kNoLimit;
+  int64_t smallest_bytes = kSmallest;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
   /// Another plan for a step whose event `index` has this path, or null.

@@ -38,6 +38,24 @@ TEST(BudgetInput, FractionsAreAboveZeroAndAtMostOne) {
   EXPECT_NO_THROW(MemoryBudget::fraction(1.0));
 }
 
+TEST(BudgetInput, SmallValuesAreLeftAloneOrNot) {
+  const at::Tensor weight = torch::linspace(0, 1, 32).requires_grad_();  // 128 bytes
+  MemoryBudget budget("1GiB");
+  EXPECT_THROW(budget.leave_alone_below(0), InvalidArgument);
+  const auto values_known = [&] {
+    for (int i = 0; i < 2; ++i) {
+      const auto step = budget.step();
+      train(weight);
+    }
+    return budget.report().values.size();
+  };
+  EXPECT_EQ(values_known(), 0U);
+  budget.leave_alone_below(128);
+  EXPECT_GE(values_known(), 24U);
+  budget.leave_alone_below(129);
+  EXPECT_EQ(values_known(), 0U);
+}
+
 TEST(BudgetInput, ALimitBelowWhatRestsNamesIt) {
   live_tensor_bytes();  // the first call begins the counting
   const at::Tensor weight = make_weight();

@@ -71,14 +71,21 @@ struct Program {
   std::vector<Statement> statements;
   std::vector<size_t> outputs;
   BackwardKind backward = BackwardKind::kOnce;
+  int budget_percent = 0;  // of what the plain run needs, for several steps; 0: no budget
 
   std::string text() const;
 };
 
 Program make_program(uint64_t seed);
 
-/// Runs the program from its seed. Throws what the program throws.
-Outcome run_program(const Program& program, bool with_encore);
+/// What happened within budgets.
+struct BudgetTally {
+  int64_t planned = 0;
+  int64_t packed = 0;  // values, in planned steps
+  int64_t ops_replayed = 0;
+  int64_t refused = 0;
+};
+BudgetTally& budget_tally();
 
 /// Empty if Encore gives what the plain run gives and leaves nothing behind; "skip" if the plain run itself throws.
 std::string check_program(const Program& program);

@@ -1,8 +1,10 @@
-// Random training functions under random nestings of checkpoints, scopes, policies and checks, against the plain run.
+// Random training functions under random nestings of checkpoints, scopes, policies and checks, and within
+// budgets, against the plain run.
 //
 //   ENCORE_PROGRAMS=100000 ENCORE_FIRST_SEED=1 test_random      any number of programs
 //   ENCORE_SEED=123 test_random                                 one program alone, printed; shrunk if it fails
 #include <cstdlib>
+#include <functional>
 
 #include "random/program.h"
 
@@ -14,17 +16,19 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-TEST(RandomPrograms, EqualThePlainRun) {
+/// Checks programs until so many were run, and says how often what happened. `adapt` changes each before it is run.
+void check_programs(uint64_t programs, const std::function<void(Program&)>& adapt) {
   const bool alone = std::getenv("ENCORE_SEED") != nullptr;
   const uint64_t first = from_environment(alone ? "ENCORE_SEED" : "ENCORE_FIRST_SEED", 1);
-  const uint64_t wanted = alone ? 1 : from_environment("ENCORE_PROGRAMS", 2500);
+  const uint64_t wanted = alone ? 1 : from_environment("ENCORE_PROGRAMS", programs);
   uint64_t run = 0;
   uint64_t refused = 0;
   uint64_t unsteady = 0;  // two plain runs differ
   uint64_t failed = 0;
   live_tensor_bytes();  // counts from here on
   for (uint64_t seed = first; run < wanted && failed < 5; ++seed) {
-    const Program program = make_program(seed);
+    Program program = make_program(seed);
+    adapt(program);
     const std::string found = check_program(program);
     if (found == "skip" && !alone) {
       continue;  // autograd itself refuses it: a saved tensor was overwritten
@@ -48,12 +52,28 @@ TEST(RandomPrograms, EqualThePlainRun) {
     }
   }
   std::cout << run << " programs, " << refused << " refused with an error, " << failed << " failed, " << unsteady
-            << " unsteady; " << recorded_op_names().size() << " different ATen ops\n";
+            << " unsteady\n";
   // A refusal is right where a tensor from outside was overwritten after its use, which must stay the exception.
   EXPECT_LE(refused * 10, wanted + 9);
   EXPECT_LE(unsteady * 100, wanted + 99);
-  if (!alone && wanted >= 1000) {
+}
+
+TEST(RandomPrograms, EqualThePlainRun) {
+  check_programs(2500, [](Program&) {});
+  std::cout << recorded_op_names().size() << " different ATen ops\n";
+  if (std::getenv("ENCORE_SEED") == nullptr && std::getenv("ENCORE_PROGRAMS") == nullptr) {
     EXPECT_GE(recorded_op_names().size(), 80U);
+  }
+}
+
+TEST(RandomPrograms, EqualThePlainRunWithinBudgets) {
+  check_programs(400, [](Program& program) { program.budget_percent = 30 + static_cast<int>(program.seed % 5); });
+  const BudgetTally& tally = budget_tally();
+  std::cout << tally.planned << " planned steps, " << tally.ops_replayed << " ops replayed, " << tally.packed
+            << " values packed, " << tally.refused << " budgets refused\n";
+  if (std::getenv("ENCORE_SEED") == nullptr && std::getenv("ENCORE_PROGRAMS") == nullptr) {
+    EXPECT_GE(tally.planned, 200);
+    EXPECT_GE(tally.ops_replayed, 400);
   }
 }
 

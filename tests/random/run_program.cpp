@@ -188,14 +188,30 @@ const std::vector<std::string>& recorded_op_names() {
   return names;
 }
 
-Outcome run_program(const Program& program, bool with_encore) {
+BudgetTally& budget_tally() {
+  static BudgetTally tally;
+  return tally;
+}
+
+namespace {
+
+enum class Way { kPlain, kEncore };
+
+/// Runs the program from its seed, within the budget if there is one. Throws what the program throws.
+Outcome run_program(const Program& program, Way way, MemoryBudget* budget = nullptr, int64_t* peak_bytes = nullptr) {
   torch::manual_seed(program.seed);
+  const bool with_encore = way == Way::kEncore;
   Outcome outcome;
   Buffers buffers{torch::zeros({kColumns}), torch::ones({kColumns})};
   const at::Tensor hidden = torch::randn({kRows, kColumns}).requires_grad_();
   const Tensors leaves = {torch::randn({kRows, kColumns}).requires_grad_(),
                           torch::randn({kRows, kColumns}).requires_grad_(), torch::randn({kRows, kColumns}), hidden};
   {
+    const MemoryScope memory;
+    std::optional<MemoryBudget::Step> step;
+    if (budget != nullptr) {
+      step.emplace(budget->step());
+    }
     Tensors variables(program.num_variables);
     std::copy(leaves.begin(), leaves.begin() + 3, variables.begin());
     variables[2] = leaves[2].clone();
@@ -214,6 +230,9 @@ Outcome run_program(const Program& program, bool with_encore) {
     if (scope) {
       note_op_names(scope->dump());
       scope->end();
+    }
+    if (peak_bytes != nullptr) {
+      *peak_bytes = memory.peak_bytes();
     }
   }
   for (size_t i = 0; i < leaves.size(); ++i) {
@@ -235,22 +254,69 @@ bool is_unsteady(const Program& program, const Outcome& expected) {
       litter.push_back(at::full({size}, run + 0.5));
     }
     litter.clear();
-    if (!difference(expected, run_program(program, /*with_encore=*/false)).empty()) {
+    if (!difference(expected, run_program(program, Way::kPlain)).empty()) {
       return true;
     }
   }
   return false;
 }
 
+/// The autograd engine holds what is left of a backward that threw until its thread runs the next one.
+void drop_tasks_of_failed_backward() {
+  torch::ones({1}).requires_grad_().sum().backward();
+}
+
+/// Steps within a part of `plain_peak`, which was reached from `rest`; a larger one after each refusal, so that most
+/// run in little more than the least that would do. The first of each is online, the others follow a plan.
+std::string check_within_budget(const Program& program, const Outcome& expected, int64_t rest, int64_t plain_peak) {
+  constexpr int kSteps = 3;
+  int percent = program.budget_percent;
+  MemoryBudget budget(plain_peak);
+  budget.leave_alone_below(1);
+  int64_t named = 0;  // by the last refusal
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t limit = std::max(named, rest + (plain_peak - rest) * percent / 100);
+    budget.set_limit(limit);
+    const std::string where = " in step " + std::to_string(step) + " within " + std::to_string(limit) + " bytes";
+    try {
+      int64_t peak = 0;
+      const std::string found = difference(expected, run_program(program, Way::kEncore, &budget, &peak));
+      if (!found.empty()) {
+        return found + where;
+      }
+      if (peak > limit) {
+        return "the peak is " + std::to_string(peak) + where;
+      }
+      const StepReport report = budget.report();
+      budget_tally().planned += report.mode == StepMode::kPlanned ? 1 : 0;
+      budget_tally().packed += report.values_packed;
+      budget_tally().ops_replayed += report.ops_replayed;
+    } catch (const BudgetError& error) {
+      ++budget_tally().refused;
+      drop_tasks_of_failed_backward();
+      if (named > 0) {
+        return error.what() + where + ", which was named before";
+      }
+      named = std::max<int64_t>(0, error.figures().least_bytes);
+      percent += 10;
+      step = -1;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string check_program(const Program& program) {
   Outcome expected;
   int64_t live = 0;
+  int64_t peak = 0;
   bool leaks = false;  // autograd itself leaves a cycle where an in-place op saves what it writes to
   try {
     const IgnoreLeaks plain;
-    expected = run_program(program, /*with_encore=*/false);
+    expected = run_program(program, Way::kPlain);
     live = live_tensor_bytes();
-    const std::string unsteady = difference(expected, run_program(program, /*with_encore=*/false));
+    const std::string unsteady = difference(expected, run_program(program, Way::kPlain, nullptr, &peak));
     if (!unsteady.empty()) {
       return "unsteady: " + unsteady;
     }
@@ -264,7 +330,8 @@ std::string check_program(const Program& program) {
     as_plainly.emplace();
   }
   try {
-    const std::string found = difference(expected, run_program(program, /*with_encore=*/true));
+    const std::string found = program.budget_percent > 0 ? check_within_budget(program, expected, live, peak)
+                                                         : difference(expected, run_program(program, Way::kEncore));
     if (!found.empty()) {
       const IgnoreLeaks plain;
       return (is_unsteady(program, expected) ? "unsteady: " : "") + found;
