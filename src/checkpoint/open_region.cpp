@@ -100,8 +100,7 @@ std::shared_ptr<Governor> OpenRegion::governor() {
 
 bool OpenRegion::is_inside_rerun() {
   const Recorder* recorder = Recorder::current();
-  return recorder != nullptr && !Recorder::is_paused() && !recorder->regions().empty() &&
-         recorder->regions().back()->is_opaque();
+  return recorder != nullptr && !Recorder::is_paused() && recorder->called_again() != nullptr;
 }
 
 }  // namespace encore

@@ -32,9 +32,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 /// Tells the open regions which leaves a backward from `roots` may add to.
 void tell_regions(const torch::autograd::edge_list& roots) {
   const Recorder* recorder = Recorder::current();
-  if (recorder == nullptr || Recorder::is_paused() ||
-      std::none_of(recorder->regions().begin(), recorder->regions().end(),
-                   [](const auto& r) { return r->is_opaque(); })) {
+  if (recorder == nullptr || Recorder::is_paused() || recorder->called_again() == nullptr) {
     return;
   }
   std::vector<torch::autograd::Node*> open;

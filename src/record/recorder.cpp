@@ -190,8 +190,8 @@ void Recorder::start(const at::RecordFunction& call) {
         generator = arg.toGenerator();
       }
     }
-    const auto opaque = std::find_if(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
-    const tape::OpId watched_from = opaque == regions_.end() ? tape::kNone : (*opaque)->first();
+    const Region* opaque = called_again();
+    const tape::OpId watched_from = opaque == nullptr ? tape::kNone : opaque->first();
     {
       const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
       flight->pending = tape_->begin(*info, args, watched_from);
@@ -269,7 +269,7 @@ void Recorder::end(const at::RecordFunction& call) {
     --recorded_depth_;
     finish(*flight, call);
     for (const auto& save : flight->saves_next) {
-      save->resolve(regions_.back()->save_next(save->tensor(), flight->info));
+      save->resolve(called_again()->save_next(save->tensor(), flight->info));
     }
   }
 }
@@ -349,6 +349,11 @@ std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tenso
   return keep_plainly(tensor, as_saved(tensor, version, *tape_));
 }
 
+Region* Recorder::called_again() const {
+  const auto found = std::find_if(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
+  return found == regions_.end() ? nullptr : found->get();
+}
+
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   rethrow_failure();
   const Pause own_ops_go_unseen;
@@ -356,13 +361,13 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
       std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
   // Called again, a function saves as many tensors, but not all need come from the same place: autocast may have cast a
   // weight before the first call and casts it inside the second. So every tensor counts there.
-  if (!regions_.empty() && regions_.back()->is_opaque()) {
+  if (Region* opaque = called_again()) {
     if (flight != flights_.rend() && (*flight)->info->may_draw) {  // holds the random lock: no other may be taken
       auto deferred = std::make_shared<DeferredSave>(tensor);
       (*flight)->saves_next.push_back(deferred);
       return deferred;
     }
-    return regions_.back()->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
+    return opaque->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
   }
   if (flight != flights_.rend() && !is_settled(**flight, tensor)) {
     auto deferred = std::make_shared<DeferredSave>(tensor);

@@ -21,6 +21,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
   const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
+  /// The open region whose function is called again as a whole, with all regions inside it; null if there is none.
+  Region* called_again() const;
   void push(std::shared_ptr<Region> region);
   void pop();
 

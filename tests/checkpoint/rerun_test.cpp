@@ -112,6 +112,34 @@ TEST(Rerun, ACapturedTensorWithAHistoryMayNotBeChangedInPlace) {
   EXPECT_NE(message.find("use kReplay"), std::string::npos) << message;
 }
 
+/// A checkpoint in a scope in the function: called again by itself it would find its argument changed already.
+TEST(Rerun, ScopesInsideArePartOfTheFunction) {
+  const at::Tensor x = leaf({4, 6});
+  const auto inner = [](const Tensors& in) -> Tensors {
+    in[1].select(0, 0).add_(in[1].select(0, 1));
+    return {(in[0].abs() + 0.5).pow(in[1].tanh())};
+  };
+  const auto run = [&](const Function& f) {
+    x.mutable_grad() = at::Tensor();
+    f({x * 1})[0].sum().backward();
+    return x.grad().clone();
+  };
+  const at::Tensor plain = run([&](const Tensors& in) { return inner({in[0], in[0] * in[0]}); });
+  for (const Recompute recompute : {Recompute::kRerun, Recompute::kReplay}) {
+    for (const Policy& policy : {keep_all(), drop_all()}) {
+      CheckpointOptions inside;
+      inside.recompute = recompute;
+      CheckpointOptions outside;
+      outside.recompute = Recompute::kRerun;
+      const auto f = [&](const Tensors& in) -> Tensors {
+        const Scope scope(policy);
+        return checkpoint(inside, inner, Tensors{in[0], in[0] * in[0]});
+      };
+      EXPECT_TRUE(run([&](const Tensors& in) { return checkpoint(outside, f, in); }).equal(plain));
+    }
+  }
+}
+
 TEST(Rerun, NoexceptFunctionsRunToTheirEnd) {
   const at::Tensor x = leaf({4});
   const auto f = [](const at::Tensor& in) noexcept { return (in * 2).sin().exp() + 1; };
