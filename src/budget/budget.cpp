@@ -44,7 +44,7 @@ int64_t checked_limit(int64_t bytes) {
   figures.limit_bytes = limit;
   figures.least_bytes = step.worked_bytes >= 0 ? std::min(step.least_bytes, step.worked_bytes) : step.least_bytes;
   figures.op = step.model->largest;
-  throw BudgetError("budget: this step needs at least " + format_bytes(figures.least_bytes) + " (" +
+  throw BudgetError("budget: no plan for this step is known below " + format_bytes(figures.least_bytes) + " (" +
                         std::to_string(figures.least_bytes) + " bytes), the budget is " + format_bytes(limit) +
                         "; the op that needs most is " + figures.op + ". Raise the budget or lower the batch",
                     figures);
@@ -101,6 +101,7 @@ struct MemoryBudget::Impl {
   int64_t limit_bytes = -1;
   double part = 0;  // of the plain peak above what rests; 0: the limit is in bytes
   int64_t smallest_bytes = budget::kSmallest;
+  int64_t overestimate = 0;  // of the plain peak, by the model of the first step
   int64_t steps = 0;
   budget::KnownSteps known;
   budget::ModuleNames modules;
@@ -124,7 +125,7 @@ struct MemoryBudget::Impl {
   void find_limit(int64_t resting) {
     const budget::KnownStep* latest = known.latest();
     if (part > 0 && latest != nullptr && steps <= 3) {
-      const int64_t plain = plan::baseline(latest->model->graph_for(resting)).peak_bytes;
+      const int64_t plain = plan::baseline(latest->model->graph_for(resting)).peak_bytes - overestimate;
       limit_bytes = resting + static_cast<int64_t>(part * static_cast<double>(std::max<int64_t>(0, plain - resting)));
     }
   }
@@ -362,9 +363,13 @@ void MemoryBudget::Step::Impl::learn() {
   }
   if (report.mode != StepMode::kPlanned) {
     const budget::StepModel& model = *budget->known.latest()->model;
-    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && journal.packings.empty();
-    report.plain_peak_bytes =
-        ran_plainly ? report.peak_bytes : plan::baseline(model.graph_for(report.resting_bytes)).peak_bytes;
+    const int64_t modelled = plan::baseline(model.graph_for(report.resting_bytes)).peak_bytes;
+    const bool holds_bits = report.mode != StepMode::kLearning && !journal.packings.empty();
+    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_bits;
+    report.plain_peak_bytes = ran_plainly ? report.peak_bytes : modelled;
+    if (report.mode == StepMode::kLearning) {
+      budget->overestimate = std::max<int64_t>(0, modelled - report.peak_bytes);
+    }
   }
 }
 

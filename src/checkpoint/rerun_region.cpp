@@ -301,14 +301,22 @@ void RerunFrame::note_gradient(const at::Tensor& leaf) {
 
 std::vector<at::Tensor> RerunFrame::inputs_again(const StoragesThen& storages) const {
   std::vector<at::Tensor> tensors;
+  std::map<const c10::StorageImpl*, c10::Storage> came_back;  // what shared its bytes then shares them now
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
     if (input.same_as < i) {
       tensors.push_back(tensors[input.same_as]);
       continue;
     }
-    const c10::Storage storage = storages.find(input.storage._unsafe_get_target());
+    const c10::StorageImpl* then = input.storage._unsafe_get_target();
+    c10::Storage storage = storages.find(then);
+    if (const auto found = came_back.find(then); !storage && then != nullptr && found != came_back.end()) {
+      storage = found->second;
+    }
     const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
+    if (then != nullptr) {
+      came_back.emplace(then, source.storage());
+    }
     tensors.push_back(stand_in(source, input.requires_grad, input.is_leaf));
   }
   return tensors;

@@ -291,6 +291,32 @@ TEST(Budget, AFractionIsLearntInTheFirstStep) {
   }
 }
 
+/// The model keeps all that an op makes for as long as any of it is needed; the step itself does not.
+TEST(Budget, AFractionIsOfWhatWasMeasured) {
+  Net net(1);
+  const auto body = [&] {
+    at::Tensor x = net.input.matmul(net.weights.front());
+    for (int i = 0; i < 8; ++i) {
+      x = std::get<0>(x.sort(0)) * 1.1;
+    }
+    x.sum().backward();
+    net.forget();
+  };
+  int64_t growth = 0;
+  {
+    const MemoryScope memory;
+    body();
+    growth = memory.peak_growth_bytes();
+  }
+  MemoryBudget budget = MemoryBudget::fraction(0.8);
+  for (int i = 0; i < 3; ++i) {
+    const auto step = budget.step();
+    body();
+  }
+  EXPECT_NEAR(static_cast<double>(budget.limit_bytes() - budget.report().resting_bytes),
+              0.8 * static_cast<double>(growth), 0.02 * static_cast<double>(growth));
+}
+
 TEST(Budget, OptimizersInsideBackwardFreeTheirGradients) {
   Net net;
   MemoryBudget budget(int64_t{1} << 40);

@@ -44,6 +44,11 @@ T image(const T& x) {
   return x.reshape({2, 3, 2, 2});
 }
 
+/// Weights of a norm, side by side: LibTorch 1.13.1 returns gradients of unset bytes for expanded ones.
+T row(const T& x, int64_t index) {
+  return x.select(0, index).contiguous();
+}
+
 }  // namespace
 
 std::vector<OpKind> layer_ops() {
@@ -122,18 +127,18 @@ std::vector<OpKind> layer_ops() {
        }},
       {"batch_norm", 2,
        [](M& m, X x) -> T {
-         return at::batch_norm(x[0], x[1].select(0, 0), x[1].select(0, 1), m.buffers->mean, m.buffers->variance,
+         return at::batch_norm(x[0], row(x[1], 0), row(x[1], 1), m.buffers->mean, m.buffers->variance,
                                /*training=*/true, 0.1, 1e-5, false);
        }},
       {"batch_norm eval", 2,
        [](M& m, X x) -> T {
-         return at::batch_norm(x[0], x[1].select(0, 0), x[1].select(0, 1), m.buffers->mean.clone(),
-                               m.buffers->variance.clone(), /*training=*/false, 0.1, 1e-5, false)
+         return at::batch_norm(x[0], row(x[1], 0), row(x[1], 1), m.buffers->mean.clone(), m.buffers->variance.clone(),
+                               /*training=*/false, 0.1, 1e-5, false)
              .tanh();
        }},
       {"batch_norm eval live", 2,
        [](M& m, X x) -> T {
-         return at::batch_norm(x[0], x[1].select(0, 0), x[1].select(0, 1), m.buffers->mean, m.buffers->variance,
+         return at::batch_norm(x[0], row(x[1], 0), row(x[1], 1), m.buffers->mean, m.buffers->variance,
                                /*training=*/false, 0.1, 1e-5, false)
              .tanh();
        }},
