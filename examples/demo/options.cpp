@@ -68,7 +68,7 @@ BudgetWish parse_budget(const std::string& text) {
 }
 
 std::string Options::report_of(const std::string& model) const {
-  if (models.size() == 1) {
+  if (model == models.front()) {
     return report;
   }
   const std::filesystem::path path(report);
@@ -102,8 +102,8 @@ Options parse_options(int argc, char** argv) {
   app.add_option("-t,--threads", options.threads, "Threads of LibTorch's ops; as many as it chooses if not given")
       ->check(CLI::Range(1, 1024));
   app.add_option("-r,--report", options.report,
-                 "Where the report goes, a web page. With both models there are two, with the model's name inserted: "
-                 "report.gpt.html and report.cnn.html")
+                 "Where the report goes, a web page. With both models there are two, the second with its model's name "
+                 "inserted: report.cnn.html")
       ->capture_default_str();
   app.add_flag("-q,--quick", options.quick, "Tiny models, to see that everything works");
   try {

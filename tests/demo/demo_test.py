@@ -41,7 +41,7 @@ class Demo(unittest.TestCase):
     def test_help_has_examples_and_says_where_reports_go(self):
         text = self.run_demo("--help").stdout
         self.assertIn("demo --budget 300MiB --model gpt", text)
-        self.assertIn("report.gpt.html", text)
+        self.assertIn("report.cnn.html", text)
 
     def test_wrong_command_lines(self):
         for budget in "much", "0", "-1", "0%", "101%", "x%", "5%%", "":
@@ -87,12 +87,12 @@ class Demo(unittest.TestCase):
         for ending in ".gz", "":
             images = self.write_images(ending=ending)
         done = self.run_demo("-q", "-n", "4", "-d", "book.txt", "-d", images, "-r", "new/page.html")
-        for model in "gpt", "cnn":
-            page = (self.path / "new" / f"page.{model}.html").read_text()
+        for model, name in ("gpt", "page.html"), ("cnn", "page.cnn.html"):
+            page = (self.path / "new" / name).read_text()
             self.assertTrue(page.startswith("<!DOCTYPE html>"))
             self.assertIn(model, page)
             self.assertIn("a checkpoint a block", page)
-            self.assertIn(f"Report: new/page.{model}.html", done.stdout)
+            self.assertIn(f"Report: new/{name}\n", done.stdout)
         self.assertGreaterEqual(done.stdout.count("same bits"), 6)
         self.assertNotIn("DIFFERENT", done.stdout)
         self.assertNotIn("\r", done.stdout)
