@@ -1,10 +1,7 @@
-// Events, and following a plan.
+// Events: what happens in a step, and what is to be done between two of them.
 #include "budget/step_governor.h"
 
-#include <encore/error.h>
-
 #include "base/clock.h"
-#include "record/recorder.h"
 
 namespace encore::budget {
 namespace {
@@ -255,33 +252,6 @@ void StepGovernor::find_released(int32_t event) {
   }
 }
 
-/// Steps without a plan pack masks as soon as nobody else holds them, and let go of the whole where memory is wanted:
-/// packing needs some itself. False if the value is no mask, or there is no room for its bits.
-bool StepGovernor::pack(ValueId value) {
-  if (packed_.count(value) > 0) {
-    return true;
-  }
-  const int64_t start = now_ns();
-  std::shared_ptr<const tape::PackedMask> bits;
-  packing_ = true;
-  try {
-    bits = region_.lock()->pack(value);
-  } catch (const Error&) {  // no room, or changed unseen, which shows when it is asked for
-    forget_refusal();
-  }
-  packing_ = false;
-  if (!bits) {
-    return false;
-  }
-  const int64_t duration = now_ns() - start;
-  journal_.asides.push_back({"pack", start, duration});
-  journal_.packings[value] = {bits->nbytes(), duration};
-  if (setting_.limit_bytes != run::Meter::kNoLimit) {
-    packed_[value] = std::move(bits);
-  }
-  return true;
-}
-
 bool StepGovernor::keeps(ValueId value) {
   return given_up_.empty() || given_up_.count(value) == 0;
 }
@@ -318,89 +288,6 @@ void StepGovernor::hint(OpId first) {
   if (region && running_) {
     const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
     prices_.hint(first, static_cast<OpId>(region->tape().ops().size()));
-  }
-}
-
-void StepGovernor::follow(size_t index) {
-  if (followed_ > index || (!itinerary_ && setting_.first == nullptr)) {
-    return;
-  }
-  followed_ = index + 1;
-  const uint64_t path = journal_.events[index].path;
-  const auto fits = [&](const Itinerary& plan) {
-    return index < plan.model->path.size() && plan.model->path[index] == path;
-  };
-  if (itinerary_ && !fits(*itinerary_)) {
-    if (!figures_.left_plan) {
-      const Event& event = journal_.events[index];
-      figures_.left_plan = true;
-      figures_.left_at = event.op == kNone ? event.node : region_.lock()->tape().describe_op(event.op);
-    }
-    itinerary_ = setting_.find ? setting_.find(index, path) : nullptr;
-    if (itinerary_) {
-      figures_.left_plan = false;
-      for (size_t earlier = 0; earlier < index; ++earlier) {
-        act(earlier, /*compute_too=*/false);
-      }
-    }
-  }
-  if (itinerary_) {
-    act(index, /*compute_too=*/true);
-  }
-}
-
-/// What the plan says for the time after the event. A plan is advice: where it can't be followed, what is needed comes
-/// back when it is asked for.
-void StepGovernor::act(size_t index, bool compute_too) {
-  if (itinerary_->after[index].empty()) {
-    return;
-  }
-  try {
-    for (const Action& action : itinerary_->after[index]) {
-      act(action, compute_too);
-    }
-  } catch (const Error& error) {
-    figures_.left_plan = true;
-    figures_.left_at = error.what();
-    itinerary_ = nullptr;
-    forget_refusal();
-  }
-}
-
-void StepGovernor::act(const Action& action, bool compute_too) {
-  const auto region = region_.lock();
-  const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
-  if (action.what == Do::kHold) {
-    for (const ValueId value : values) {
-      region->hold_resident(value);
-    }
-    return;
-  }
-  if (action.what == Do::kDrop) {
-    for (const ValueId value : values) {
-      given_up_[value] = true;
-      packed_.erase(value);
-      region->evict(value);
-    }
-    return;
-  }
-  if (action.what == Do::kPack) {
-    for (const ValueId value : values) {
-      if (region->can_evict(value) && pack(value)) {
-        given_up_[value] = true;
-        region->evict(value);
-      }
-    }
-    return;
-  }
-  std::vector<ValueId> missing;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(missing),
-               [&](ValueId v) { return !is_there(region->tape(), v); });
-  if (!missing.empty() && compute_too) {
-    region->bring_back(missing);
-  }
-  if (compute_too) {
-    std::for_each(values.begin(), values.end(), [&](ValueId value) { packed_.erase(value); });
   }
 }
 
