@@ -57,8 +57,10 @@ TEST(Budget, TracedEventsNest) {
       threads[event["thread"]].push_back({start, start + event["duration_us"].get<double>()});
       categories.insert(event["category"]);
     }
-    EXPECT_EQ(categories, steps == 1 ? (std::set<std::string>{"backward", "evict", "forward", "pack", "replay"})
-                                     : (std::set<std::string>{"backward", "forward", "pack", "plan", "replay"}));
+    EXPECT_TRUE(steps > 1 || categories.count("pack") > 0);
+    categories.erase("pack");  // a plan packs masks where it is faster than drawing them
+    EXPECT_EQ(categories, steps == 1 ? (std::set<std::string>{"backward", "evict", "forward", "replay"})
+                                     : (std::set<std::string>{"backward", "forward", "plan", "replay"}));
     for (auto& [thread, spans] : threads) {
       std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
         return a.start < b.start || (a.start == b.start && a.end > b.end);
