@@ -101,7 +101,8 @@ struct MemoryBudget::Impl {
   int64_t limit_bytes = -1;
   double part = 0;  // of the plain peak above what rests; 0: the limit is in bytes
   int64_t smallest_bytes = budget::kSmallest;
-  int64_t overestimate = 0;  // of the plain peak, by the model of the first step
+  int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
+  int64_t overestimate = 0;                         // of the plain peak, by the model of the first step
   int64_t steps = 0;
   budget::KnownSteps known;
   budget::ModuleNames modules;
@@ -124,7 +125,7 @@ struct MemoryBudget::Impl {
   /// The limit of the next step, which for a fraction follows the first steps.
   void find_limit(int64_t resting) {
     const budget::KnownStep* latest = known.latest();
-    if (part > 0 && latest != nullptr && steps <= 3) {
+    if (part > 0 && latest != nullptr && (steps <= 3 || limit_bytes < 0)) {
       const int64_t plain = plan::baseline(latest->model->graph_for(resting)).peak_bytes - overestimate;
       limit_bytes = resting + static_cast<int64_t>(part * static_cast<double>(std::max<int64_t>(0, plain - resting)));
     }
@@ -197,8 +198,7 @@ void MemoryBudget::leave_alone_below(int64_t bytes) {
     throw InvalidArgument("budget: values below " + std::to_string(bytes) + " bytes are to stay; state at least 1");
   }
   const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->smallest_bytes = bytes;
-  impl_->known = budget::KnownSteps();  // steps as they were known have other values
+  impl_->next_smallest_bytes = bytes;
 }
 
 int64_t MemoryBudget::limit_bytes() const {
@@ -240,6 +240,10 @@ MemoryBudget::Step MemoryBudget::step() {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   const int64_t resting = run::Meter::instance().live();
   try {
+    if (impl_->smallest_bytes != impl_->next_smallest_bytes) {
+      impl_->smallest_bytes = impl_->next_smallest_bytes;
+      impl_->known = budget::KnownSteps();  // steps as they were known have other values
+    }
     impl_->find_limit(resting);
     const int64_t limit = impl_->limit_bytes;
     budget::StepSetting setting;

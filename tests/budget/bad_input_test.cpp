@@ -54,6 +54,24 @@ TEST(BudgetInput, SmallValuesAreLeftAloneOrNot) {
   EXPECT_GE(values_known(), 24U);
   budget.leave_alone_below(129);
   EXPECT_EQ(values_known(), 0U);
+  {
+    const auto step = budget.step();
+    budget.leave_alone_below(1);  // for the next one
+    train(weight);
+  }
+  EXPECT_EQ(budget.report().values.size(), 0U);
+  EXPECT_GE(values_known(), 24U);
+}
+
+TEST(BudgetInput, AFractionIsLearntAnewWithOtherValues) {
+  const at::Tensor weight = make_weight();
+  MemoryBudget budget = MemoryBudget::fraction(0.9);
+  for (int i = 0; i < 7; ++i) {
+    budget.leave_alone_below(512 + std::min(i, 5));
+    const auto step = budget.step();
+    train(weight);
+  }
+  EXPECT_GT(budget.limit_bytes(), 0);
 }
 
 TEST(BudgetInput, ALimitBelowWhatRestsNamesIt) {
