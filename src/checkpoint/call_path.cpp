@@ -14,8 +14,10 @@ CallPath::CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last) {
     for (const tape::TensorArg& arg : op.tensors) {
       if (arg.read && tape.value(arg.value).producer < first && seen.insert(arg.value).second) {
         const tape::Value& value = tape.value(arg.value);
-        reads_.push_back(
-            {id - first, arg.value, tape.storage(value.storage).weak._unsafe_get_target(), value.fingerprint});
+        const c10::StorageImpl* storage = tape.storage(value.storage).weak._unsafe_get_target();
+        if (made_.count(storage) == 0) {  // else it is its own, changed by another thread
+          reads_.push_back({id - first, arg.value, storage, value.fingerprint});
+        }
       }
     }
     for (const tape::Output& output : op.outputs) {
@@ -28,8 +30,11 @@ CallPath::CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last) {
 
 bool CallPath::same_bytes(const Read& then, const Read& now) {
   // Values of a region around the call have no fingerprint: they come back as they were.
-  return then.storage == now.storage || !then.bytes.has_value() || !now.bytes.has_value() ||
-         then.bytes->hash == now.bytes->hash;
+  if (then.storage == now.storage || !then.bytes.has_value() || !now.bytes.has_value()) {
+    return true;
+  }
+  return then.bytes->coverage == now.bytes->coverage ? then.bytes->hash == now.bytes->hash
+                                                     : then.bytes->glance == now.bytes->glance;
 }
 
 std::string CallPath::difference(tape::Tape& again, tape::OpId end, bool compare_reads) const {

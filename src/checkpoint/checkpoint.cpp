@@ -5,6 +5,7 @@
 
 #include "checkpoint/open_region.h"
 #include "checkpoint/rerun_region.h"
+#include "tape/compat.h"
 
 namespace encore {
 
@@ -56,10 +57,11 @@ struct CheckpointCall::Impl {
   std::optional<OpenRegion> open;
   std::shared_ptr<Governor> governor;  // has its own mind of what to recompute: the checkpoint is a hint to it
   tape::OpId first = 0;
+  std::optional<compat::UnoptimizedScript> script;  // of a function that is called again
 };
 
 CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group)
-    : impl_(new Impl{who(options), nullptr, {}, OpenRegion::governor(), 0}) {
+    : impl_(new Impl{who(options), nullptr, {}, OpenRegion::governor(), 0, {}}) {
   if (impl_->governor) {
     impl_->first = static_cast<tape::OpId>(record::Recorder::current()->tape()->ops().size());
   } else {
@@ -73,13 +75,15 @@ CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vect
                           ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   auto frame = std::make_shared<RerunFrame>(options, inputs, std::move(again));
-  impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {}, nullptr, 0});
+  impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {}, nullptr, 0, {}});
+  impl_->script.emplace();
   impl_->open.emplace(options.name, make_rerun_region(frame));
 }
 
 CheckpointCall::~CheckpointCall() = default;
 
 void CheckpointCall::finish(const Seen& results) {
+  impl_->script.reset();
   if (impl_->governor) {
     impl_->governor->hint(impl_->first);
   } else {

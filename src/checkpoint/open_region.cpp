@@ -33,7 +33,8 @@ OpenRegion::OpenRegion(const std::string& name, const Make& make) : thread_(std:
 }
 
 OpenRegion::~OpenRegion() {
-  if (is_open()) {
+  // Another thread must not look at this one's regions while it may be changing them.
+  if (thread_ != std::this_thread::get_id() || is_open()) {
     shut();
   }
 }

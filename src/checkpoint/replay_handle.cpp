@@ -7,7 +7,11 @@ namespace encore {
 
 ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId value, const at::Tensor& tensor,
                            bool keep)
-    : region_(std::move(region)), value_(value), geometry_(tape::Geometry::of(tensor)), version_(tensor._version()) {
+    : region_(std::move(region)),
+      value_(value),
+      geometry_(tape::Geometry::of(tensor)),
+      version_(tensor._version()),
+      counter_(tensor.unsafeGetTensorImpl()->version_counter()) {
   const tape::Tape& tape = region_->tape();
   const tape::OpInfo& made_by = *tape.ops()[static_cast<size_t>(tape.value(value).producer)].info;
   if (region_->check() == DeterminismCheck::kValues && tape.find(tensor) == value && !made_by.is_workspace(tensor)) {
@@ -25,11 +29,17 @@ ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId v
 ReplayHandle::~ReplayHandle() {
   tape::Tape& tape = region_->tape();
   const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+  if (!anew_) {
+    sign_off();
+  }
+}
+
+void ReplayHandle::sign_off() {
   settle();
   if (kept_.defined()) {
     region_->count_kept(value_, -1);
   } else {
-    tape.count_dropped(-1);
+    region_->tape().count_dropped(-1);
   }
   auto& siblings = region_->handles_[value_];
   siblings.erase(std::find(siblings.begin(), siblings.end(), this));
@@ -38,15 +48,60 @@ ReplayHandle::~ReplayHandle() {
   }
 }
 
+void ReplayHandle::overwritten_unseen(const tape::Holder::SaveAnew& save_anew) {
+  if (whole_) {
+    drop();  // replay needs the bytes that were there
+    return;
+  }
+  const auto storage = region_->tape().storage(region_->tape().value(value_).storage).weak.lock();
+  if (!storage || static_cast<int64_t>(counter_.current_version()) != version_) {
+    return;  // plain autograd would refuse it: the older version is the better answer
+  }
+  at::Tensor tensor = geometry_.over(c10::Storage(storage));
+  tensor.unsafeGetTensorImpl()->set_version_counter(counter_);
+  auto anew = std::static_pointer_cast<record::Saved>(save_anew(tensor));
+  sign_off();
+  kept_ = at::Tensor();
+  packed_.reset();
+  anew_ = std::move(anew);
+}
+
+/// The tensor over the storage in which it was saved, if that is alive and its version did not move: whatever was
+/// written there unseen, plain autograd reads it.
+at::Tensor ReplayHandle::as_autograd_has_it() const {
+  const tape::Tape& tape = region_->tape();
+  const tape::Value& value = tape.value(value_);
+  if (whole_ || static_cast<int64_t>(counter_.current_version()) != version_) {
+    return at::Tensor();
+  }
+  const auto storage = region_->tape().storage(value.storage).weak.lock();
+  if (!storage || static_cast<int64_t>(storage->nbytes()) != value.nbytes) {
+    return at::Tensor();
+  }
+  at::Tensor tensor = geometry_.over(c10::Storage(storage));
+  tensor.unsafeGetTensorImpl()->set_version_counter(counter_);
+  return tensor;
+}
+
 at::Tensor ReplayHandle::get() {
   const std::lock_guard<std::recursive_mutex> lock(region_->tape().mutex());
+  const tape::CleanDispatch clean;
+  if (anew_) {
+    return anew_->get();
+  }
   if (region_->governor()) {
     region_->governor()->asked(value_);
   }
-  if (kept_.defined() && kept_._version() == version_) {
+  if (kept_.defined() && kept_._version() == version_ && !whole_) {
     return kept_;
   }
-  drop();  // kept, then overwritten: the tape still knows how to make the older version
+  if (at::Tensor tensor = as_autograd_has_it(); tensor.defined()) {
+    settle();
+    return tensor;
+  }
+  if (!region_->tape().resident(value_)) {
+    drop();  // kept, then overwritten: the tape still knows how to make the older version
+  }
   at::Tensor tensor = region_->tape().tensor_over(value_, geometry_, region_->fetch(*this));
   settle();
   verify(tensor);
@@ -67,7 +122,8 @@ void ReplayHandle::move_to(tape::ValueId value) {
     region_->count_kept(value, 1);
   }
   value_ = value;
-  packed_.reset();  // of the older version
+  region_->tape().count_dropped(0);  // is about another value now
+  packed_.reset();                   // of the older version
 }
 
 void ReplayHandle::settle() {

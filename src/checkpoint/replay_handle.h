@@ -16,6 +16,10 @@ class ReplayHandle final : public record::Saved {
   at::Tensor get() override;
   void needs_whole_storage() override { whole_ = true; }
 
+  /// An op overwrote the value through a tensor with another version counter; see tape::Holder. Takes itself off its
+  /// region's list if it is saved anew.
+  void overwritten_unseen(const tape::Holder::SaveAnew& save_anew);
+
   tape::ValueId value() const { return value_; }
   bool is_dropped() const { return !kept_.defined(); }
   void drop();
@@ -34,12 +38,16 @@ class ReplayHandle final : public record::Saved {
 
  private:
   void settle();
+  void sign_off();
+  at::Tensor as_autograd_has_it() const;
   void verify(const at::Tensor& tensor) const;
 
   std::shared_ptr<ReplayRegion> region_;
   tape::ValueId value_;
   tape::Geometry geometry_;
   int64_t version_;
+  c10::VariableVersion counter_;         // of the tensor that was saved
+  std::shared_ptr<record::Saved> anew_;  // what stands in its place, since the value was overwritten unseen
   std::optional<uint64_t> hash_;
   at::Tensor kept_;
   std::shared_ptr<const tape::PackedMask> packed_;

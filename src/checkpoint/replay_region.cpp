@@ -28,12 +28,34 @@ ReplayRegion::ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, s
   if (options_.check == DeterminismCheck::kValues) {
     tape_->watch_every_byte();
   }
+  tape_->add_holder(this);
 }
 
 ReplayRegion::~ReplayRegion() {
   // Entries are handles of the same tape, in outer regions.
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   entries_.clear();
+  tape_->remove_holder(this);
+}
+
+void ReplayRegion::for_each_needed(bool dropped_only, const std::function<void(ValueId)>& visit) const {
+  for (const auto& [value, handles] : handles_) {
+    if (!dropped_only ||
+        std::any_of(handles.begin(), handles.end(), [](const auto* handle) { return handle->is_dropped(); })) {
+      visit(value);
+    }
+  }
+}
+
+void ReplayRegion::overwritten_unseen(ValueId before, const SaveAnew& save_anew) {
+  const auto found = handles_.find(before);
+  if (found == handles_.end()) {
+    return;
+  }
+  const std::vector<ReplayHandle*> handles = found->second;  // they take themselves off
+  for (ReplayHandle* handle : handles) {
+    handle->overwritten_unseen(save_anew);
+  }
 }
 
 ValueInfo ReplayRegion::info_of(ValueId id) const {
@@ -186,6 +208,7 @@ void ReplayRegion::opened() {
 void ReplayRegion::closed() {
   {
     const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    last_ = static_cast<tape::OpId>(tape_->ops().size());
     tape_->fingerprint_results(first_storage_);
   }
   if (run::anyone_listens()) {
@@ -216,7 +239,7 @@ run::RegionFigures ReplayRegion::figures() const {
 
 ScopeStats ReplayRegion::stats() const {
   ScopeStats stats = stats_;
-  stats.ops_recorded = static_cast<int64_t>(tape_->ops().size()) - first();
+  stats.ops_recorded = last_.value_or(static_cast<tape::OpId>(tape_->ops().size())) - first();
   return stats;
 }
 

@@ -39,6 +39,7 @@ struct RegionOptions {
 
 class ReplayRegion final : public record::Region,
                            public run::ObservedRegion,
+                           public tape::Holder,
                            public std::enable_shared_from_this<ReplayRegion> {
  public:
   ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
@@ -61,6 +62,9 @@ class ReplayRegion final : public record::Region,
   }
   void opened() override;
   void closed() override;
+
+  void for_each_needed(bool dropped_only, const std::function<void(tape::ValueId)>& visit) const override;
+  void overwritten_unseen(tape::ValueId before, const SaveAnew& save_anew) override;
 
   std::string label() const override { return path_.empty() ? "checkpoint" : path_; }
   bool is_checkpoint() const override { return options_.is_checkpoint; }
@@ -111,7 +115,8 @@ class ReplayRegion final : public record::Region,
   std::shared_ptr<tape::Tape> tape_;
   std::shared_ptr<ReplayRegion> parent_;
   RegionOptions options_;
-  size_t first_storage_ = 0;  // that the region made
+  size_t first_storage_ = 0;        // that the region made
+  std::optional<tape::OpId> last_;  // the first op after it, once it is closed
   std::string path_;
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;

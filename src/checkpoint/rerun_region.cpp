@@ -45,7 +45,12 @@ class RerunFrame::SlotHandle final : public record::Saved {
 
 std::shared_ptr<record::Saved> RerunRegion::save_next(const at::Tensor& tensor, const tape::OpInfo* op) {
   if (again_) {
-    frame_->fill_next_slot(tensor, op);
+    try {
+      frame_->fill_next_slot(tensor, op);
+    } catch (const Error&) {
+      frame_->note_mismatch(std::current_exception());
+      throw;
+    }
     return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
   }
   return frame_->add_slot(tensor, op);
@@ -65,6 +70,12 @@ void RerunRegion::accumulates_into(const at::Tensor& leaf) {
 void RerunRegion::overwritten(tape::ValueId before, tape::ValueId, const tape::Geometry&, bool has_history) {
   if (!again_ && has_history) {
     frame_->note_rewritten(before);
+  }
+}
+
+void RerunRegion::overwrote_unseen() {
+  if (!again_) {
+    frame_->run_whole();
   }
 }
 
@@ -94,12 +105,14 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
       again_(std::move(again)),
       random_(at::detail::getDefaultCPUGenerator()),
       autocast_(compat::autocast_on_cpu()),
-      autocast_dtype_(compat::autocast_cpu_dtype()) {
+      autocast_dtype_(compat::autocast_cpu_dtype()),
+      world_(tape::World::now()),
+      dispatch_keys_(c10::impl::tls_local_dispatch_key_set()) {
   record::Recorder* recorder = record::Recorder::current();
   const bool recorded = recorder != nullptr && !record::Recorder::is_paused();
   for (const at::Tensor& input : inputs) {
     Input entry;
-    entry.saved = recorded ? recorder->save_for_region(input) : nullptr;
+    entry.saved = recorded ? recorder->save_for_region(input, /*as_it_is=*/true) : nullptr;
     if (!entry.saved) {
       entry.tensor = tape::detached_alias(input);
     }
@@ -116,6 +129,31 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
   }
 }
 
+RerunFrame::~RerunFrame() {
+  if (tape_) {
+    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    tape_->remove_holder(this);
+  }
+}
+
+/// Called again, the function reads what it read, and begins with what it overwrote.
+void RerunFrame::for_each_needed(bool, const std::function<void(tape::ValueId)>& visit) const {
+  const bool needed =
+      last_ == 0 || std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; });
+  const tape::OpId end = last_ == 0 ? static_cast<tape::OpId>(tape_->ops().size()) : last_;
+  for (tape::OpId id = first_; needed && id < end; ++id) {
+    const tape::Op& op = tape_->ops()[static_cast<size_t>(id)];
+    for (const tape::TensorArg& arg : op.tensors) {
+      if (arg.read) {
+        visit(arg.value);
+      }
+    }
+    for (const tape::Write& write : op.writes) {
+      visit(write.before);
+    }
+  }
+}
+
 std::string RerunFrame::who() const {
   return options_.name.empty() ? "checkpoint" : "checkpoint '" + options_.name + "'";
 }
@@ -123,6 +161,7 @@ std::string RerunFrame::who() const {
 void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
   tape_ = std::move(tape);
   first_ = first;
+  tape_->add_holder(this);  // its caller holds the tape's lock
 }
 
 void RerunFrame::end() {
@@ -172,7 +211,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   if (value != tape::kNone && producer < first_) {
     slots_.push_back(std::move(slot));
     record::Recorder* recorder = record::Recorder::current();
-    auto saved = recorder->save_for_region(tensor);
+    auto saved = recorder->save_for_region(tensor, /*as_it_is=*/false);
     record::AsSaved then = record::as_saved(tensor, record::version_of(tensor), *tape_);
     if (op != nullptr && !op->state_writes.empty()) {
       then.fingerprint.reset();  // saved by the op that is about to update it
@@ -187,6 +226,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
   }
   if (!tensor.is_inference()) {
     slot.counter = tensor.unsafeGetTensorImpl()->version_counter();
+    slot.version_saved = slot.version_now();
   }
   slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
   if (tape::is_plain(tensor)) {
@@ -262,10 +302,25 @@ void RerunFrame::let_go() {
   }
 }
 
+/// See ReplayHandle.
+at::Tensor RerunFrame::as_autograd_has_it(const Slot& slot) {
+  const auto storage = slot.storage.lock();
+  if (!storage || static_cast<int64_t>(storage->nbytes()) != slot.nbytes || !slot.counter.enabled() ||
+      slot.version_now() != slot.version_saved) {
+    return at::Tensor();
+  }
+  at::Tensor tensor = slot.geometry.over(c10::Storage(storage));
+  tensor.unsafeGetTensorImpl()->set_version_counter(slot.counter);
+  return tensor;
+}
+
 at::Tensor RerunFrame::get(size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (slots_[index].first) {
     return slots_[index].first->get();
+  }
+  if (at::Tensor tensor = as_autograd_has_it(slots_[index]); tensor.defined() && !slots_[index].again) {
+    return tensor;
   }
   if (!slots_[index].again) {
     try {
@@ -328,6 +383,10 @@ void RerunFrame::rerun() {
                       ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
   const record::Recorder::Aside aside;
+  const tape::CleanDispatch dispatch(dispatch_keys_);
+  const compat::UnoptimizedScript script;
+  tape::WorldGuard world;
+  world.enter(world_);
   run::ReplayTimer timer;
   const StoragesThen storages(*tape_, first_, last_);
   const CallPath path(*tape_, first_, last_);
@@ -339,6 +398,7 @@ void RerunFrame::rerun() {
   const compat::AutocastCpu autocast(autocast_, autocast_dtype_);
 
   next_slot_ = 0;
+  mismatch_ = nullptr;
   missing_ =
       static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
   int64_t num_ops = 0;
@@ -358,6 +418,9 @@ void RerunFrame::rerun() {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
+      if (mismatch_) {
+        std::rethrow_exception(mismatch_);
+      }
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
     const tape::OpId end = stopped ? slots_[next_slot_ - 1].at : last_ - first_;

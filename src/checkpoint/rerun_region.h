@@ -12,9 +12,11 @@
 namespace encore {
 
 /// The call's memory: what to call, in which state, and which of the tensors it saves are still needed.
-class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_this<RerunFrame> {
+class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::enable_shared_from_this<RerunFrame> {
  public:
   RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs, detail::CheckpointCall::Again again);
+
+  ~RerunFrame() override;
 
   /// Region `first`.. of `tape` is the function's call; ends when the function has returned.
   void begin(std::shared_ptr<tape::Tape> tape, tape::OpId first);
@@ -26,8 +28,13 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   void note_gradient(const at::Tensor& leaf);
   /// The same as add_slot, when it is called again. Throws to stop the call once nothing more is needed.
   void fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op);
+  /// Saving went wrong: the interpreter of TorchScript makes errors of its own of what passes through it.
+  void note_mismatch(std::exception_ptr mismatch) { mismatch_ = std::move(mismatch); }
   /// The function changed a tensor with a history in place, when it is first called.
   void note_rewritten(tape::ValueId before);
+  /// The function changed bytes without autograd noticing: what comes back must have been changed, too.
+  void run_whole() { options_.early_stop = false; }
+  void for_each_needed(bool dropped_only, const std::function<void(tape::ValueId)>& visit) const override;
 
   std::string label() const override { return options_.name.empty() ? "checkpoint" : options_.name; }
   bool is_checkpoint() const override { return true; }
@@ -48,7 +55,8 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
     std::shared_ptr<record::Saved> again;  // from another call, until backward asks for it
     // Of the first call's tensor: LibTorch 1.13 gives it to what comes back, newer versions leave that its own.
     c10::VariableVersion counter{c10::VariableVersion::DISABLED};
-    uint32_t version = 0;  // when `again` came
+    uint32_t version = 0;        // when `again` came
+    uint32_t version_saved = 0;  // when autograd saved the tensor
 
     uint32_t version_now() const { return counter.enabled() ? counter.current_version() : 0; }
   };
@@ -63,6 +71,7 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   };
 
   at::Tensor get(size_t slot);
+  static at::Tensor as_autograd_has_it(const Slot& slot);
   void let_go();  // of what another call brought back
   void rerun();
   std::vector<at::Tensor> inputs_again(const StoragesThen& storages) const;
@@ -81,10 +90,13 @@ class RerunFrame : public run::ObservedRegion, public std::enable_shared_from_th
   tape::RandomState random_;
   bool autocast_;
   at::ScalarType autocast_dtype_;
+  tape::World world_;
+  c10::impl::LocalDispatchKeySet dispatch_keys_;
   mutable std::recursive_mutex mutex_;
   std::string rewritten_;  // a captured tensor whose history the function changed
   size_t next_slot_ = 0;   // while the function is called again
   size_t missing_ = 0;
+  std::exception_ptr mismatch_;
 };
 
 class RerunRegion final : public record::Region {
@@ -99,6 +111,7 @@ class RerunRegion final : public record::Region {
   bool has_entered(tape::ValueId) const override { return true; }
   void accumulates_into(const at::Tensor& leaf) override;
   void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part, bool has_history) override;
+  void overwrote_unseen() override;
   void closed() override;
 
  private:

@@ -33,6 +33,11 @@ StoragesThen::StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last) 
       for (const tape::Write& write : op.writes) {
         use(write.before, first);
       }
+      for (const tape::Output& output : op.outputs) {
+        if (output.value != tape::kNone && tape.value(output.value).producer >= first) {
+          seen_.insert(tape.value(output.value).storage);  // the call makes it anew, whoever else writes to it
+        }
+      }
     }
   } catch (...) {
     swap_back();

@@ -55,11 +55,21 @@ void tell_regions(const torch::autograd::edge_list& roots) {
   }
 }
 
+/// Before a backward and after it much of what was recorded can't be asked for any more.
+void sweep_tape() {
+  if (const Recorder* recorder = Recorder::current()) {
+    const std::lock_guard<std::recursive_mutex> lock(recorder->tape()->mutex());
+    recorder->tape()->sweep(tape::Tape::Sweep::kForHandles);
+  }
+}
+
 /// One run of backward on this thread.
 class BackwardRun {
  public:
   explicit BackwardRun(bool recorded) {
     g_backwards.emplace_back();
+    tape::begin_backward();
+    sweep_tape();
     if (!recorded) {
       pause_.emplace();
     }
@@ -70,6 +80,7 @@ class BackwardRun {
     for (const auto& release : releases) {
       release();
     }
+    sweep_tape();
   }
   BackwardRun(const BackwardRun&) = delete;
   BackwardRun& operator=(const BackwardRun&) = delete;

@@ -11,6 +11,13 @@ namespace {
 
 thread_local Recorder* g_recorder = nullptr;
 thread_local int g_paused = 0;
+std::atomic<uint64_t> g_recorders{0};
+
+/// Marks a call as seen by one recorder: calls that started while paused, or under another, end unseen.
+struct SeenBy final : at::ObserverContext {
+  explicit SeenBy(uint64_t recorder) : serial(recorder) {}
+  uint64_t serial;
+};
 
 /// One observer a thread, however many recorders stand behind each other.
 class Observer {
@@ -71,7 +78,8 @@ struct Recorder::Flight {
   bool inside = false;  // another recorded op
 };
 
-Recorder::Recorder(std::shared_ptr<tape::Tape> tape) : tape_(std::move(tape)), outer_(g_recorder) {
+Recorder::Recorder(std::shared_ptr<tape::Tape> tape)
+    : serial_(++g_recorders), tape_(std::move(tape)), outer_(g_recorder) {
   g_observer.add(at::RecordFunctionCallback(&Recorder::on_start, &Recorder::on_end)
                      .needsInputs(true)
                      .needsOutputs(true)
@@ -143,15 +151,13 @@ std::unique_ptr<at::ObserverContext> Recorder::on_start(const at::RecordFunction
       g_recorder->failure_ = std::current_exception();
       g_recorder->flights_.push_back(std::make_unique<Flight>());
     }
-    // Marks the call as ours: calls that started while paused, or under another recorder, end unseen.
-    struct Ours final : at::ObserverContext {};
-    return std::make_unique<Ours>();
+    return std::make_unique<SeenBy>(g_recorder->serial_);
   }
   return nullptr;
 }
 
 void Recorder::on_end(const at::RecordFunction& call, at::ObserverContext* context) {
-  if (context == nullptr || g_recorder == nullptr) {
+  if (context == nullptr || g_recorder == nullptr || static_cast<SeenBy*>(context)->serial != g_recorder->serial_) {
     return;
   }
   const Pause own_ops_go_unseen;
@@ -201,7 +207,9 @@ void Recorder::start(const at::RecordFunction& call) {
     if (info->may_draw) {
       flight->random_lock = tape::lock_random_ops();
     }
-    if (generator.device().is_cpu()) {
+    // ATen says which of its ops draw. To look at the generator after each op would call those random, too, during
+    // which another thread drew.
+    if (generator.device().is_cpu() && (info->may_draw || info->undeclared_draw)) {
       flight->random = std::make_shared<tape::RandomState>(std::move(generator));
     }
     flight->info = info;
@@ -209,8 +217,24 @@ void Recorder::start(const at::RecordFunction& call) {
     flight->inside = recorded_depth_ > 0;
     ++recorded_depth_;
     flight->start_ns = now_ns();
+  } else if (info != nullptr && recorded_depth_ > 0 && info->bumps_versions && !info->writes.empty()) {
+    note_nested_writes(*info, call);
   }
   flights_.push_back(std::move(flight));
+}
+
+/// An operator of the user's may change its arguments by any number of ops.
+void Recorder::note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call) {
+  const auto outer = std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  const auto args = last(call.inputs().data(), call.inputs().size(), info.num_args);
+  if (outer == flights_.rend() || (*outer)->pending.writes.empty() || args.size() < info.num_args) {
+    return;
+  }
+  for (const size_t written : info.writes) {
+    if (args[written].isTensor()) {
+      tape_->nested_write((*outer)->pending, args[written].toTensor());
+    }
+  }
 }
 
 void Recorder::push(std::shared_ptr<Region> region) {
@@ -330,9 +354,27 @@ void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp
       return output.isTensor() && tape::is_plain(output.toTensor()) && output.toTensor().requires_grad() &&
              output.toTensor().storage().unsafeGetStorageImpl() == storage;
     });
+    if (write.unseen && !write.state && !tape_->value(write.before).source) {
+      tell_overwritten_unseen(write);
+    }
     for (const auto& region : regions_) {
       region->overwritten(write.before, write.after, pending->geometry, has_history);
     }
+  }
+}
+
+/// Tensors over the storage with a version counter that did not move: autograd reads them as they are when backward
+/// runs, so from here on they are saved as what the op made of them.
+void Recorder::tell_overwritten_unseen(const tape::Write& write) {
+  const auto save_anew = [&](const at::Tensor& tensor) {
+    return save_value(tape_->find(tensor), tensor, version_of(tensor));
+  };
+  const std::unordered_set<tape::Holder*> holders = tape_->holders();
+  for (tape::Holder* holder : holders) {
+    holder->overwritten_unseen(write.before, save_anew);
+  }
+  for (const auto& region : regions_) {
+    region->overwrote_unseen();
   }
 }
 
@@ -390,7 +432,7 @@ bool Recorder::is_settled(const Flight& flight, const at::Tensor& tensor) const 
                       [&](const auto& write) { return write.storage == tape_->value(value).storage; });
 }
 
-std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
+std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor, bool as_it_is) {
   const Pause own_ops_go_unseen;
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
@@ -399,7 +441,9 @@ std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor) {
     return nullptr;
   }
   auto saved = save_value(value, tensor, version_of(tensor));
-  saved->needs_whole_storage();
+  if (as_it_is) {
+    saved->needs_whole_storage();
+  }
   return saved;
 }
 

@@ -28,9 +28,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   /// Autograd saves `tensor`.
   std::shared_ptr<Saved> save(const at::Tensor& tensor);
-  /// Like save, for a tensor that a region needs again although autograd did not save it. Null for what no op on this
-  /// tape can make again.
-  std::shared_ptr<Saved> save_for_region(const at::Tensor& tensor);
+  /// Like save, for a tensor that an opaque region needs again. Null for what no op on this tape can make again.
+  /// `as_it_is`: the tensor with the bytes that it has now, whether or not autograd would notice that they changed.
+  std::shared_ptr<Saved> save_for_region(const at::Tensor& tensor, bool as_it_is);
 
   /// Stops watching. The destructor does so too.
   void uninstall();
@@ -73,14 +73,17 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void start(const at::RecordFunction& call);
   void end(const at::RecordFunction& call);
   void finish(Flight& flight, const at::RecordFunction& call);
+  void note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call);
   void open_and_close_regions();
   void tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes,
                         c10::ArrayRef<const c10::IValue> outputs);
+  void tell_overwritten_unseen(const tape::Write& write);
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   bool is_recorded(const tape::OpInfo& info) const;
   bool is_settled(const Flight& flight, const at::Tensor& tensor) const;
 
+  const uint64_t serial_;  // of all recorders of the process
   std::shared_ptr<tape::Tape> tape_;
   std::vector<std::shared_ptr<Region>> regions_;
   std::vector<std::unique_ptr<Flight>> flights_;  // every call in flight, also those looked through

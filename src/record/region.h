@@ -36,6 +36,8 @@ class Region {
   /// autograd differentiates if it has a history.
   virtual void overwritten(tape::ValueId /*before*/, tape::ValueId /*after*/, const tape::Geometry& /*part*/,
                            bool /*has_history*/) {}
+  /// An op inside changed what was made before without tensors over it noticing.
+  virtual void overwrote_unseen() {}
   /// Told to every open region after each op inside.
   virtual void after_op(tape::OpId) {}
   /// The recorder has put the region on.

@@ -37,7 +37,8 @@ AsSaved as_saved(const at::Tensor& tensor, int64_t version, const tape::Tape& ta
   AsSaved then{version, tape.name(), {}};
   const tape::ValueId value = tape.find(tensor);
   if (tape::is_plain(tensor) && (value == tape::kNone || !tape.value(value).state)) {
-    then.fingerprint = tape::Fingerprint::of(tensor.storage(), tape.every_byte());
+    then.fingerprint = tape::Fingerprint::of(tensor.storage(),
+                                             tape.every_byte() ? tape::Coverage::kEveryByte : tape::Coverage::kGlance);
   }
   return then;
 }

@@ -25,6 +25,7 @@ class PlainMode {
   PlainMode() : no_grad_(false) {}
 
  private:
+  tape::CleanDispatch clean_;
   c10::InferenceMode no_inference_{false};
   at::AutoGradMode no_grad_;
   at::AutoDispatchBelowADInplaceOrView below_;
@@ -188,6 +189,7 @@ class Replay {
         random_.prepare(*op.random);
       }
       const at::AutoGradMode grad(op.grad_mode);
+      world_.enter(tape_.world_of(op));
       // Where an op returns several references to its arguments, LibTorch reads them when it has dropped the arguments.
       const torch::jit::Stack alive = op.writes.size() > 1 ? stack : torch::jit::Stack();
       op.info->handle.callBoxed(stack);
@@ -337,6 +339,7 @@ class Replay {
   std::unordered_map<ValueId, Held> held_;
   std::vector<OpId> needed_;
   RandomReplay random_;
+  tape::WorldGuard world_;
   Replayed result_;
 };
 

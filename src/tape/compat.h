@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
 #include <torch/version.h>
 
 #include <encore/error.h>
@@ -39,6 +40,14 @@ inline void* data_of(const c10::Storage& storage) {
 #endif
 }
 
+/// Stands for the counter itself: tensors that share it show each other's changes. LibTorch has no way to ask.
+inline const void* identity_of(const c10::VariableVersion& counter) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "a version counter is one pointer");
+  const void* identity = nullptr;
+  std::memcpy(&identity, &counter, sizeof(identity));
+  return identity;
+}
+
 inline bool autocast_on_cpu() {
 #if ENCORE_TORCH_AT_LEAST(2, 4)
   return at::autocast::is_autocast_enabled(at::kCPU);
@@ -64,6 +73,21 @@ inline void set_autocast_on_cpu(bool enabled, at::ScalarType dtype) {
   at::autocast::set_autocast_cpu_dtype(dtype);
 #endif
 }
+
+/// While it lives, TorchScript runs what it has not optimized yet as it is written, on this thread. Its executor would
+/// otherwise save other tensors the second time a function is called.
+class UnoptimizedScript {
+ public:
+  UnoptimizedScript() : optimized_(torch::jit::getGraphExecutorOptimize()) {
+    torch::jit::setGraphExecutorOptimize(false);
+  }
+  ~UnoptimizedScript() { torch::jit::setGraphExecutorOptimize(optimized_); }
+  UnoptimizedScript(const UnoptimizedScript&) = delete;
+  UnoptimizedScript& operator=(const UnoptimizedScript&) = delete;
+
+ private:
+  bool optimized_;
+};
 
 /// Autocast on the CPU, on or off, while it lives.
 class AutocastCpu {

@@ -1,7 +1,6 @@
 // Tensors as bytes and back.
 #include "tape/geometry.h"
 
-#include <array>
 #include <cstring>
 #include <sstream>
 #include <typeinfo>
@@ -182,20 +181,48 @@ c10::Storage copy_storage(const c10::Storage& source) {
   return copy;
 }
 
-Fingerprint Fingerprint::of(const c10::Storage& storage, bool every_byte) {
-  constexpr size_t kPieces = 16;
-  constexpr size_t kPieceBytes = 16;
+namespace {
+
+/// The hash of `pieces` pieces of the same size, from the first byte to the last.
+uint64_t hash_pieces(const char* bytes, size_t nbytes, size_t pieces, size_t piece_bytes) {
+  if (nbytes <= pieces * piece_bytes) {
+    return XXH3_64bits(bytes, nbytes);
+  }
+  uint64_t hash = nbytes;
+  for (size_t i = 0; i < pieces; ++i) {
+    // The quotient first would leave out the end of a large storage.
+    const size_t at = (nbytes - piece_bytes) * i / (pieces - 1);
+    hash = XXH3_64bits_withSeed(bytes + at, piece_bytes, hash);
+  }
+  return hash;
+}
+
+}  // namespace
+
+Fingerprint Fingerprint::of(const c10::Storage& storage, Coverage coverage) {
+  constexpr size_t kGlances = 16;
+  constexpr size_t kGlanceBytes = 16;
+  constexpr size_t kPieceBytes = 256;
   const auto* bytes = static_cast<const char*>(compat::data_of(storage));
   const size_t nbytes = bytes == nullptr ? 0 : storage.nbytes();
-  if (every_byte || nbytes <= kPieces * kPieceBytes) {
-    return {XXH3_64bits(bytes, nbytes), every_byte};
+  const uint64_t glance = hash_pieces(bytes, nbytes, kGlances, kGlanceBytes);
+  switch (coverage) {
+    case Coverage::kGlance:
+      return {glance, glance, coverage};
+    case Coverage::kWide:
+      return {hash_pieces(bytes, nbytes, kWideBytes / kPieceBytes, kPieceBytes), glance, coverage};
+    case Coverage::kEveryByte:
+      return {XXH3_64bits(bytes, nbytes), glance, coverage};
   }
-  std::array<char, kPieces * kPieceBytes> sample;
-  for (size_t i = 0; i < kPieces; ++i) {
-    const size_t at = (nbytes - kPieceBytes) / (kPieces - 1) * i;
-    std::memcpy(sample.data() + i * kPieceBytes, bytes + at, kPieceBytes);
-  }
-  return {XXH3_64bits(sample.data(), sample.size()), every_byte};
+  return {};
+}
+
+bool Fingerprint::is_of(const c10::Storage& storage) const {
+  return of(storage, coverage).hash == hash;
+}
+
+bool Fingerprint::looks_like(const c10::Storage& storage) const {
+  return coverage == Coverage::kEveryByte ? is_of(storage) : of(storage, Coverage::kGlance).glance == glance;
 }
 
 uint64_t hash_elements(const at::Tensor& tensor) {

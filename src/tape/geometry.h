@@ -49,14 +49,26 @@ c10::Storage new_storage(int64_t nbytes);
 /// A new CPU storage with the bytes of `source`.
 c10::Storage copy_storage(const c10::Storage& source);
 
-/// What the bytes of a storage were, by a 64-bit hash of all of them or of a sample. C++ optimizers change parameters
-/// through data(), which no version counter sees; a sample does, and costs less than a microsecond.
+/// How much of a storage a fingerprint is of.
+enum class Coverage {
+  kGlance,     // 256 bytes
+  kWide,       // every byte of up to kWideBytes, that many of a larger one
+  kEveryByte,  // of whatever size
+};
+constexpr size_t kWideBytes = size_t{1} << 24;
+
+/// What the bytes of a storage were, by a 64-bit hash. C++ optimizers change parameters through data(), which no
+/// version counter sees; a glance does, and costs less than a microsecond.
 struct Fingerprint {
   uint64_t hash = 0;
-  bool every_byte = false;
+  uint64_t glance = 0;  // the hash of a glance
+  Coverage coverage = Coverage::kGlance;
 
-  static Fingerprint of(const c10::Storage& storage, bool every_byte);
-  bool is_of(const c10::Storage& storage) const { return of(storage, every_byte).hash == hash; }
+  static Fingerprint of(const c10::Storage& storage, Coverage coverage);
+  /// As far as it reaches.
+  bool is_of(const c10::Storage& storage) const;
+  /// As far as a glance reaches, or every byte if it is of every byte.
+  bool looks_like(const c10::Storage& storage) const;
 };
 
 /// A 64-bit hash of the tensor's elements, in their order.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include <ATen/core/enum_tag.h>
+#include <xxhash.h>
 
 namespace encore::tape {
 namespace {
@@ -49,8 +50,13 @@ constexpr std::array<Stateful, 8> kStateful = {{
     {"aten::rrelu_with_noise_", {"noise", ""}, true},
 }};
 
-// oneDNN's recurrent layer, which an LSTM on the CPU runs on in LibTorch 2.
-constexpr std::array<std::string_view, 1> kLeavingWorkspace = {"aten::mkldnn_rnn_layer"};
+// Results of which not every byte is set. oneDNN's recurrent layer is what an LSTM on the CPU runs on in LibTorch 2;
+// the CTC loss leaves out what lies beyond each target's length.
+struct Workspace {
+  std::string_view name;
+  int64_t dim;
+};
+constexpr std::array<Workspace, 2> kLeavingWorkspace = {{{"aten::mkldnn_rnn_layer", -1}, {"aten::_ctc_loss", 3}}};
 
 bool holds_tensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) {
@@ -82,8 +88,7 @@ void read_state_writes(OpInfo& info, const std::string& name) {
 }
 
 std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
-  auto info = std::make_unique<OpInfo>(
-      OpInfo{handle, {}, 0, 0, false, false, true, false, false, false, false, false, false, {}, {}, false, {}, false});
+  auto info = std::make_unique<OpInfo>(handle);
   const c10::FunctionSchema& schema = handle.schema();
   const std::string& name = schema.name();
   info->name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
@@ -94,16 +99,27 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   info->replayable = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   info->metadata_only = handle.hasTag(at::Tag::inplace_view);
   info->moves_storage = is_one_of(name, kMovingStorage);
-  info->leaves_workspace = is_one_of(name, kLeavingWorkspace);
+  info->bumps_versions = handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
+  info->name_hash = XXH3_64bits(info->name.data(), info->name.size());
+  for (const Workspace& known : kLeavingWorkspace) {
+    if (known.name == name) {
+      info->leaves_workspace = true;
+      info->workspace_dim = known.dim;
+    }
+  }
+  const auto& returns = schema.returns();
+  info->returns_other = std::any_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+    return result.alias_info() == nullptr || !result.alias_info()->isWrite();
+  });
 
   bool reads_tensors = false;
-  bool has_out = false;
+  bool only_out = true;  // all that it writes are keyword arguments for its results
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& arg = schema.arguments()[i];
     const bool written = arg.alias_info() != nullptr && arg.alias_info()->isWrite();
     if (written) {
       info->writes.push_back(i);
-      has_out = has_out || arg.is_out();
+      only_out = only_out && arg.is_out();
     }
     if (holds_tensors(arg.type())) {
       reads_tensors = reads_tensors || !written;
@@ -112,14 +128,18 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
     }
   }
   info->may_draw = info->may_draw || handle.hasTag(at::Tag::nondeterministic_seeded);
-  info->overwrites = has_out || is_one_of(name, kOverwriting);
 
   std::string_view bare = name;
   bare.remove_prefix(starts_with(bare, "aten::") ? 6 : 0);
-  info->uninitialised = bare.size() < name.size() && (starts_with(bare, "empty") || starts_with(bare, "new_empty"));
+  const bool aten = bare.size() < name.size();
+  info->undeclared_draw = !aten && !info->may_draw;
+  info->uninitialised = aten && (starts_with(bare, "empty") || starts_with(bare, "new_empty"));
+  // Others may read what they write: of a written keyword argument LibTorch only knows that it is written.
+  const auto is_about = [&](std::string_view what) { return bare.find(what) != std::string_view::npos; };
+  const bool sets_bytes = !is_about("empty") && !is_about("resize") && bare != "set";
+  info->overwrites = (aten && !info->writes.empty() && only_out && sets_bytes) || is_one_of(name, kOverwriting);
   info->factory =
-      info->writes.empty() &&
-      (!reads_tensors || (bare.size() < name.size() && (ends_with(bare, "_like") || starts_with(bare, "new_"))));
+      info->writes.empty() && (!reads_tensors || (aten && (ends_with(bare, "_like") || starts_with(bare, "new_"))));
   read_state_writes(*info, name);
   return info;
 }
@@ -136,6 +156,10 @@ Cache& cache() {
 }
 
 }  // namespace
+
+std::unique_ptr<OpInfo> OpInfo::of(const c10::OperatorHandle& handle) {
+  return analyse(handle);
+}
 
 const OpInfo* OpInfo::find(const at::RecordFunction& call) {
   thread_local std::unordered_map<const char*, const OpInfo*> seen;

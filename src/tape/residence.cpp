@@ -4,10 +4,32 @@
 #include "tape/tape.h"
 
 namespace encore::tape {
+namespace {
+
+std::atomic<uint64_t> g_backward{1};
+
+bool is_unchanged(const Value& value, const c10::Storage& storage) {
+  if (!value.fingerprint.has_value() || !storage) {
+    return true;
+  }
+  const uint64_t backward = g_backward.load();
+  if (value.verified_in == backward) {
+    return value.fingerprint->looks_like(storage);
+  }
+  const bool unchanged = value.fingerprint->is_of(storage);
+  value.verified_in = unchanged ? backward : 0;
+  return unchanged;
+}
+
+}  // namespace
+
+void begin_backward() {
+  ++g_backward;
+}
 
 c10::Storage Tape::resident(ValueId id) const {
   const Value& value = this->value(id);
-  if (value.copied) {
+  if (value.copied && value.strong) {
     return value.strong;
   }
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
@@ -21,7 +43,8 @@ c10::Storage Tape::resident(ValueId id) const {
   }
   if (is_current) {
     c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
-    if (!value.fingerprint.has_value() || !storage || value.fingerprint->is_of(storage)) {
+    const bool gone = !storage && value.is_constant();
+    if (!gone && is_unchanged(value, storage)) {
       return storage;
     }
   }
@@ -49,45 +72,9 @@ void Tape::fingerprint_results(size_t first) {
     const auto storage = record.weak.lock();
     Value& value = this->value(record.current);
     if (storage && !record.changed_unseen() && !value.is_constant()) {
-      value.fingerprint = Fingerprint::of(c10::Storage(storage), every_byte_);
+      value.fingerprint = Fingerprint::of(c10::Storage(storage), dropped_ > 0 ? coverage() : Coverage::kGlance);
     }
   }
-}
-
-bool Tape::can_be_replayed(ValueId id) const {
-  if (value(id).is_constant()) {
-    return false;
-  }
-  if (lost_ == 0) {
-    return true;
-  }
-  std::vector<ValueId> open = {id};
-  std::vector<bool> seen(values_.size());
-  while (!open.empty()) {
-    const ValueId next = open.back();
-    open.pop_back();
-    const Value& value = this->value(next);
-    if (seen[static_cast<size_t>(next)]) {
-      continue;
-    }
-    seen[static_cast<size_t>(next)] = true;
-    if (value.lost) {
-      return false;
-    }
-    if (value.is_constant()) {
-      continue;
-    }
-    const Op& op = ops_[static_cast<size_t>(value.producer)];
-    for (const TensorArg& arg : op.tensors) {
-      if (arg.read) {
-        open.push_back(arg.value);
-      }
-    }
-    if (value.base != kNone) {
-      open.push_back(value.base);
-    }
-  }
-  return true;
 }
 
 void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {

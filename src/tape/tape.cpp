@@ -68,6 +68,12 @@ void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   }
 }
 
+/// Whether an op that writes to the tensor here moves the record's counter.
+bool bumps_counter_of(const StorageRecord& record, const at::Tensor& tensor) {
+  return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView) &&
+         compat::identity_of(record.counter) == compat::identity_of(tensor.unsafeGetTensorImpl()->version_counter());
+}
+
 bool is_training(const OpInfo& info, c10::ArrayRef<const c10::IValue> args) {
   return !info.training_arg.has_value() || args[*info.training_arg].toBool();
 }
@@ -79,9 +85,12 @@ int64_t StorageRecord::version_now() const {
 }
 
 void StorageRecord::watch(const at::Tensor& tensor) {
+  const c10::VariableVersion& other = tensor.unsafeGetTensorImpl()->version_counter();
   if (!counter.enabled()) {
-    counter = tensor.unsafeGetTensorImpl()->version_counter();
+    counter = other;
     version = version_now();
+  } else if (compat::identity_of(counter) != compat::identity_of(other)) {
+    several_counters = true;
   }
 }
 
@@ -93,6 +102,7 @@ Tape::Tape(std::string name) : name_(std::move(name)) {}
 Tape::~Tape() = default;
 
 ValueId Tape::add_value(Value value) {
+  value.born = static_cast<OpId>(ops_.size());
   values_.push_back(std::move(value));
   return static_cast<ValueId>(values_.size() - 1);
 }
@@ -110,6 +120,7 @@ ValueId Tape::add_storage(const at::Tensor& tensor, Value value, bool watched) {
     record.watch(tensor);
   }
   storages_.push_back(std::move(record));
+  living_.push_back(index);
   by_storage_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
   return id;
 }
@@ -152,7 +163,18 @@ ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
   outside.storage = storage;
   outside.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
   record.version = record.version_now();
+  if (Value& before = value(record.current); !before.copied) {
+    before.strong = c10::Storage();  // would be refused
+  }
   return record.current = add_value(std::move(outside));
+}
+
+int32_t Tape::note_world() {
+  const World now = World::now();
+  if (worlds_.empty() || worlds_.back() != now) {
+    worlds_.push_back(now);
+  }
+  return static_cast<int32_t>(worlds_.size() - 1);
 }
 
 ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
@@ -160,12 +182,12 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   const bool borrowed = this->value(id).source && is_borrowed(tensor.storage());
   if (this->value(id).source && (!borrowed || keep_constants)) {
     const auto then = this->value(id).fingerprint;
-    if (then.has_value() && !then->is_of(tensor.storage())) {
+    if (then.has_value() && !then->looks_like(tensor.storage())) {
       id = add_changed_source(this->value(id).storage, tensor);
     }
     Value& source = this->value(id);
-    if (!source.fingerprint.has_value() || (every_byte_ && !source.fingerprint->every_byte)) {
-      source.fingerprint = Fingerprint::of(tensor.storage(), every_byte_);
+    if (!source.fingerprint.has_value() || (every_byte_ && source.fingerprint->coverage != Coverage::kEveryByte)) {
+      source.fingerprint = Fingerprint::of(tensor.storage(), coverage());
     }
   }
   Value& value = this->value(id);
@@ -174,23 +196,33 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
     value.opaque = true;
   }
   if (borrowed && keep_constants && !tensor.requires_grad() && !value.copied) {
-    value.strong = copy_storage(tensor.storage());
-    value.copied = true;
+    copy(id, tensor.storage());
   }
-  if ((value.source || (value.opaque && keep_constants)) && !value.strong) {
-    value.strong = tensor.storage();
+  // What a weight is updated by is not held: few need it again, and they can be kept.
+  const bool holds = c10::GradMode::is_enabled() || !keep_constants;
+  has_loose_ = has_loose_ || !holds;
+  if ((value.source || (value.opaque && keep_constants)) && !value.strong && holds) {
+    hold(id, tensor.storage());
   }
   ++value.reads;
   return id;
 }
 
 PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
+  if (ops_.size() >= next_sweep_) {
+    sweep(Sweep::kForTensorsToo);
+  }
+  if (taint_from_ != kNone) {
+    taint();
+  }
+  ++pending_;
   PendingOp pending;
   pending.watched_from = watched_from;
   Op& op = pending.op;
   op.info = &info;
   op.opaque = !info.replayable;
   op.grad_mode = c10::GradMode::is_enabled();
+  op.world = note_world();
   op.args.reserve(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
@@ -245,22 +277,25 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   }
   const ValueId before = touch(tensor);
   const int32_t storage = this->value(before).storage;
+  const StorageRecord& record = storages_[static_cast<size_t>(storage)];
+  const int64_t bumps = pending.op.info->bumps_versions && !state && bumps_counter_of(record, tensor) ? 1 : 0;
   for (PendingOp::PendingWrite& write : pending.writes) {
     if (write.storage == storage) {
       write.geometry = Geometry::unknown();
+      write.own_bumps += bumps;
       return;
     }
   }
   Value& value = this->value(before);
-  pending.writes.push_back({storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version())});
+  pending.writes.push_back(
+      {storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version()), record.version, bumps});
   if (pending.op.info->metadata_only || value.copied) {
     return;
   }
   const bool put_back = copies_sources_ && value.source && value.producer == kNone;
   if (put_back || pending.watched_from != kNone) {
     if (put_back || value.producer < pending.watched_from) {
-      value.strong = copy_storage(tensor.storage());
-      value.copied = true;
+      copy(before, tensor.storage());
     }
     return;
   }
@@ -271,27 +306,40 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   const auto own_reads = std::count_if(pending.op.tensors.begin(), pending.op.tensors.end(),
                                        [&](const TensorArg& arg) { return arg.value == before && arg.read; });
   const OpInfo& info = *pending.op.info;
-  const bool needed = value.reads > own_reads || (own_reads > 0 && info.num_returns > info.writes.size());
-  if (needed && dropped_ > 0) {
-    value.strong = copy_storage(tensor.storage());
-    value.copied = true;
+  const bool needed_by_itself = own_reads > 0 && info.returns_other;
+  const bool needed = value.reads > own_reads || needed_by_itself;
+  if (needed && dropped_ > 0 && (needed_by_itself || is_needed_by_dropped(before))) {
+    copy(before, tensor.storage());
   } else {
-    value.strong = c10::Storage();
-    value.lost = true;
-    lost_ += needed ? 1 : 0;
+    lose(before, needed);
+  }
+}
+
+void Tape::nested_write(PendingOp& pending, const at::Tensor& tensor) const {
+  if (!tensor.defined() || !tensor.has_storage()) {
+    return;
+  }
+  for (PendingOp::PendingWrite& write : pending.writes) {
+    const StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
+    if (record.weak._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
+        bumps_counter_of(record, tensor)) {
+      ++write.own_bumps;
+    }
   }
 }
 
 void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
-  record.version = record.version_now();
+  // A version that moved by more than our own writes is another thread's doing: what is there now comes from outside.
+  record.version = std::min(record.version_now(), write.record_version + write.own_bumps);
   if (op.info->metadata_only && !op.info->moves_storage) {
     return;
   }
-  const Value before = value(write.before);
+  const Value& before = value(write.before);  // of a deque: stays where it is
   const auto storage = record.weak.lock();
   const auto nbytes = storage ? static_cast<int64_t>(storage->nbytes()) : before.nbytes;
-  Write entry{write.before, kNone, false, write.state};
+  Write entry{write.before, kNone, false, write.state, false};
+  entry.unseen = record.several_counters || record.version_now() == write.record_version;
   // An op that also reads what it overwrites, as in add_out(x, x, y), must find the old bytes there.
   const bool read = std::any_of(op.tensors.begin(), op.tensors.end(),
                                 [&](const TensorArg& arg) { return arg.read && arg.value == write.before; });
@@ -306,10 +354,14 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   after.state = write.state;
   after.opaque = !before.source && (op.opaque || op.info->moves_storage || (before.opaque && !entry.full));
   after.uninitialised = before.uninitialised && !entry.full;
-  if (after.source && storage) {
-    after.strong = c10::Storage(storage);
+  const bool held = after.source && storage;
+  if (is_tainted(op) || (after.base != kNone && before.is_out_of_reach())) {
+    after.opaque = !after.source;  // nobody has what it was made from any more
   }
   entry.after = record.current = add_value(std::move(after));
+  if (held) {
+    hold(entry.after, c10::Storage(storage));
+  }
   op.writes.push_back(entry);
 }
 
@@ -326,7 +378,7 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
   Value made;
   made.producer = id;
   made.uninitialised = op.info->uninitialised;
-  made.opaque = op.opaque || made.uninitialised;
+  made.opaque = op.opaque || made.uninitialised || is_tainted(op);
   if (op.info->factory && !made.opaque) {
     made.factory_hash = hash_bytes(tensor.storage());
   }
@@ -335,6 +387,7 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
 }
 
 OpId Tape::end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque) {
+  --pending_;
   const auto id = static_cast<OpId>(ops_.size());
   ops_.push_back(std::move(pending.op));
   Op& op = ops_.back();
@@ -355,6 +408,7 @@ OpId Tape::end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bo
 }
 
 void Tape::abort(PendingOp&& pending) {
+  --pending_;
   for (const PendingOp::PendingWrite& write : pending.writes) {
     StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
     if (const auto storage = record.weak.lock()) {

@@ -7,12 +7,14 @@
 
 #include <deque>
 #include <string>
+#include <unordered_set>
 
 #include "tape/geometry.h"
 #include "tape/op_info.h"
 #include "tape/packed_mask.h"
 #include "tape/random.h"
 #include "tape/torch.h"
+#include "tape/world.h"
 
 namespace encore::tape {
 
@@ -26,15 +28,19 @@ struct Value {
   int32_t storage = kNone;  // index into the tape's storages
   int64_t nbytes = 0;
   int32_t reads = 0;  // by recorded ops that may be replayed
+  OpId born = 0;      // how many ops there were before it
 
   bool source = false;                   // from outside: never replayed, only checked for change
   bool opaque = false;                   // its producer cannot run again: kept as a constant once an op reads it
   bool uninitialised = false;            // opaque because nobody recorded its bytes being set
-  bool lost = false;                     // a source whose bytes were overwritten while nobody needed them
+  bool lost = false;                     // a constant whose bytes are gone: nobody needed them
+  bool tainted = false;                  // computed from what is lost, so it can't be had again
+  bool secured = false;                  // all constants that its replay needs are held
   bool state = false;                    // left by an op that updates it without its version or its results showing it
   bool copied = false;                   // `strong` is a copy of our own, made before the storage was overwritten
   std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
   std::optional<Fingerprint> fingerprint;  // of a source when it was first read
+  mutable uint64_t verified_in = 0;        // the backward in which its bytes were last compared with that
 
   c10::Storage strong;           // sources, constants, copies
   c10::Storage retained;         // brought back by replay, until every claim on it is settled
@@ -43,6 +49,8 @@ struct Value {
   std::weak_ptr<const PackedMask> packed;  // as long as somebody holds it in that form
 
   bool is_constant() const { return source || opaque; }
+  /// Nothing that needs it can be computed again.
+  bool is_out_of_reach() const { return lost || (tainted && !is_constant()); }
 };
 
 /// A tensor argument of an op; the argument's place in the boxed call is empty.
@@ -65,8 +73,9 @@ struct ListArg {
 struct Write {
   ValueId before = kNone;
   ValueId after = kNone;
-  bool full = false;   // every byte is set: what was there before does not matter
-  bool state = false;  // the op's other results do not depend on what was there before
+  bool full = false;    // every byte is set: what was there before does not matter
+  bool state = false;   // the op's other results do not depend on what was there before
+  bool unseen = false;  // a tensor over the storage may not have noticed: data() has a version counter of its own
 };
 
 struct Output {
@@ -84,6 +93,7 @@ struct Op {
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
+  int32_t world = 0;  // index into the tape's worlds
   bool opaque = false;
   bool grad_mode = false;  // some kernels ask whether a backward may follow, and leave out what only it would need
 };
@@ -94,10 +104,26 @@ struct StorageRecord {
   c10::VariableVersion counter{c10::VariableVersion::DISABLED};  // until the tensor is first seen after it was made
   int64_t version = 0;
   ValueId current = kNone;
+  bool several_counters = false;  // tensors with other counters than this one were seen
 
   bool changed_unseen() const;
   int64_t version_now() const;
   void watch(const at::Tensor& tensor);
+};
+
+/// A backward begins: what sources are is looked at anew, more closely than between two replays of one backward.
+void begin_backward();
+
+/// Who may ask for values later: a region with tensors that autograd saved. Called under the tape's lock.
+class Holder {
+ public:
+  virtual ~Holder() = default;
+  /// Visits the values that may be asked for; with `dropped_only` those that are held nowhere.
+  virtual void for_each_needed(bool dropped_only, const std::function<void(ValueId)>& visit) const = 0;
+  /// An op wrote over `before`. Gives the tensors over it that did not notice, and that autograd therefore reads as
+  /// they are now, to `save_anew`.
+  using SaveAnew = std::function<std::shared_ptr<void>(const at::Tensor&)>;
+  virtual void overwritten_unseen(ValueId /*before*/, const SaveAnew& /*save_anew*/) {}
 };
 
 /// An op between its start and its end.
@@ -109,6 +135,8 @@ struct PendingOp {
     Geometry geometry;
     bool state;
     int64_t version_before;  // of the tensor: tensors that share a storage need not share a version counter
+    int64_t record_version;  // of the storage's record
+    int64_t own_bumps;       // of the record's counter by this op: what goes beyond is somebody else's write
   };
   std::vector<PendingWrite> writes;
   OpId watched_from = kNone;
@@ -129,6 +157,9 @@ class Tape {
   /// needed. With `watched_from` the op will never be replayed, so its constants need not be kept, but every value from
   /// before op `watched_from` that it overwrites is copied, for its function to be called again on.
   PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from = kNone);
+
+  /// A call inside the op writes to the tensor.
+  void nested_write(PendingOp& pending, const at::Tensor& tensor) const;
 
   /// Notes its results; `outputs` are the last values of the boxed call's stack.
   OpId end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque);
@@ -159,7 +190,17 @@ class Tape {
   void fingerprint_results(size_t first);
 
   /// True if the value can be had again without being kept: nothing that its replay needs is lost.
-  bool can_be_replayed(ValueId id) const;
+  bool can_be_replayed(ValueId id);
+
+  /// Regions say when they begin and end to hold values.
+  void add_holder(Holder* holder) { holders_.insert(holder); }
+  void remove_holder(Holder* holder) { holders_.erase(holder); }
+  const std::unordered_set<Holder*>& holders() const { return holders_; }
+  /// Lets go of constants and copies that nobody can ask for any more, through a handle or a tensor that is alive. Done
+  /// now and then while ops are recorded. Around a backward also of what only tensors that autograd has not saved were
+  /// computed from, where nobody else has it: plain training would not hold it, and those tensors can be kept.
+  enum class Sweep { kForTensorsToo, kForHandles };
+  void sweep(Sweep how);
 
   /// Lets go of everything that replay brought back.
   void release_retained();
@@ -181,7 +222,12 @@ class Tape {
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }
   int64_t num_dropped() const { return dropped_; }
-  void count_dropped(int64_t delta) { dropped_ += delta; }
+  void count_dropped(int64_t delta) {
+    dropped_ += delta;
+    ++drop_changes_;
+  }
+  /// The settings under which the op ran.
+  const World& world_of(const Op& op) const { return worlds_[static_cast<size_t>(op.world)]; }
 
   /// "aten::mul.Tensor (op 3 of 'block')", for messages.
   std::string describe_op(OpId id) const;
@@ -201,6 +247,17 @@ class Tape {
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
   void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
   Output add_output(OpId id, Op& op, const at::Tensor& tensor);
+  int32_t note_world();
+  void hold(ValueId id, c10::Storage storage);
+  void copy(ValueId id, const c10::Storage& storage);
+  void lose(ValueId id, bool needed);
+  bool is_tainted(const Op& op) const;
+  void taint();
+  void taint(ValueId id);
+  bool is_needed_by_dropped(ValueId id);
+  bool secure(ValueId id);
+  std::vector<bool> ancestors(std::vector<ValueId> open) const;
+  Coverage coverage() const { return every_byte_ ? Coverage::kEveryByte : Coverage::kWide; }
 
   std::string name_;
   mutable std::recursive_mutex mutex_;
@@ -209,8 +266,18 @@ class Tape {
   std::vector<StorageRecord> storages_;
   std::unordered_map<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<ValueId> retained_;
-  int64_t dropped_ = 0;  // handles that hold nothing: as long as there are any, replay may be asked for
-  int64_t lost_ = 0;
+  std::vector<World> worlds_;
+  std::unordered_set<Holder*> holders_;
+  std::vector<int32_t> living_;  // storages that were alive when last looked at
+  std::vector<ValueId> strong_;  // values that are or were held strongly
+  int64_t dropped_ = 0;          // handles that hold nothing: as long as there are any, replay may be asked for
+  int64_t drop_changes_ = 0;
+  int64_t needed_at_ = -1;    // drop_changes_ when needed_ was found
+  std::vector<bool> needed_;  // by handles that hold nothing
+  OpId taint_from_ = -1;      // values were lost that ops from here on may have read
+  size_t next_sweep_ = 0;     // when there are so many ops
+  bool has_loose_ = false;    // constants were read that are not held
+  int pending_ = 0;           // ops between begin and end
   int64_t epoch_ = 0;
   bool every_byte_ = false;
   bool copies_sources_ = false;
