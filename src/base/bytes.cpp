@@ -9,6 +9,8 @@
 
 #include <encore/error.h>
 
+#include "base/plain_numbers.h"
+
 namespace encore {
 namespace {
 
@@ -44,6 +46,7 @@ int64_t parse_bytes(std::string_view text) {
     return refuse("is not a byte count");
   }
   const std::string number(text.substr(0, digits));
+  const PlainNumbers plain_numbers;
   char* end = nullptr;
   const double count = std::strtod(number.c_str(), &end);
   if (*end != '\0') {
@@ -76,6 +79,7 @@ std::string format_bytes(int64_t bytes) {
     count /= 1024;
     ++unit;
   }
+  const PlainNumbers plain_numbers;
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), "%.1f %s", count, kNames[unit]);
   return text.data();

@@ -11,6 +11,7 @@
 #include <encore/error.h>
 #include <encore/memory.h>
 
+#include "base/plain_numbers.h"
 #include "record/engine.h"
 #include "run/events.h"
 
@@ -223,6 +224,7 @@ std::string cell(const std::string& text, int width) {
 }
 
 std::string milliseconds(int64_t ns) {
+  const PlainNumbers plain_numbers;
   char text[32];
   std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) / 1e6);
   return text;

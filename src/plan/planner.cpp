@@ -8,6 +8,7 @@
 #include <encore/error.h>
 #include <encore/plan/simulate.h>
 
+#include "base/plain_numbers.h"
 #include "plan/bounds.h"
 #include "plan/exact.h"
 #include "plan/search.h"
@@ -171,6 +172,7 @@ int64_t parse_budget(std::string_view text, int64_t baseline_peak_bytes) {
   const std::string number(text.substr(0, text.size() - 1));
   const bool plain = number.find_first_not_of("0123456789.") == std::string::npos && !number.empty() &&
                      std::count(number.begin(), number.end(), '.') <= 1 && number != ".";
+  const PlainNumbers plain_numbers;
   const double percent = plain ? std::strtod(number.c_str(), nullptr) : NAN;
   if (!(percent >= 0 && percent <= 1e6)) {
     throw InvalidArgument("budget: '" + std::string(text) +

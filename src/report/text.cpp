@@ -7,6 +7,8 @@
 
 #include <encore/bytes.h>
 
+#include "base/plain_numbers.h"
+
 namespace encore::report {
 namespace {
 
@@ -64,6 +66,7 @@ std::string escape_script_json(std::string_view json) {
 }
 
 std::string number_text(const char* format, double value) {
+  const PlainNumbers plain_numbers;
   std::array<char, 400> text{};
   std::snprintf(text.data(), text.size(), format, value);
   return text.data();

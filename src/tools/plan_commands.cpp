@@ -18,6 +18,7 @@
 #include <encore/plan/planner.h>
 #include <encore/plan/validate.h>
 
+#include "base/plain_numbers.h"
 #include "report/curve_svg.h"
 #include "tools/files.h"
 
@@ -73,6 +74,7 @@ plan::Graph graph_of(const plan::Problem& problem) {
 }
 
 std::string percent(double part, double whole) {
+  const PlainNumbers plain_numbers;
   char text[32];
   std::snprintf(text, sizeof text, "%.1f%%", whole > 0 ? 100 * part / whole : 100);
   return text;

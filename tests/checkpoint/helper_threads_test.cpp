@@ -10,29 +10,31 @@ namespace {
 
 using HelperThreads = EveryMode;
 
-/// While it lives, the first `fill_` of this thread finds another thread writing beside it.
-class WriteBeside {
+/// While it lives, the first call of an op on this thread finds another thread at work beside it.
+class Beside {
  public:
-  explicit WriteBeside(std::function<void()> write) {
-    g_write = std::move(write);
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&WriteBeside::on_start));
+  Beside(std::string op, std::function<void()> work) {
+    g_op = std::move(op);
+    g_work = std::move(work);
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&Beside::on_start));
   }
-  ~WriteBeside() {
+  ~Beside() {
     at::removeCallback(handle_);
-    g_write = nullptr;
+    g_work = nullptr;
   }
-  WriteBeside(const WriteBeside&) = delete;
-  WriteBeside& operator=(const WriteBeside&) = delete;
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
 
  private:
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-    if (g_write && std::string(call.name()) == "aten::fill_") {
-      const auto write = std::exchange(g_write, nullptr);
-      std::thread(write).join();
+    if (g_work && call.name() == g_op) {
+      const auto work = std::exchange(g_work, nullptr);
+      std::thread(work).join();
     }
     return nullptr;
   }
-  inline static thread_local std::function<void()> g_write;
+  inline static thread_local std::string g_op;
+  inline static thread_local std::function<void()> g_work;
   at::CallbackHandle handle_;
 };
 
@@ -46,7 +48,7 @@ TEST_P(HelperThreads, AnotherThreadWritesWhileOurOwnWriteRuns) {
         {
           const at::NoGradGuard no_grad;
           rows.select(0, 0).fill_(1);  // from here on the buffer is watched
-          const WriteBeside beside([rows] {
+          const Beside beside("aten::fill_", [rows] {
             const at::NoGradGuard no_grad_there;
             rows.select(0, 2).fill_(3);
           });
@@ -92,6 +94,23 @@ TEST_P(HelperThreads, AnotherThreadMakesARandomMask) {
         }).join();
         return Tensors{(x[0].exp() * mask).sin()};
       });
+}
+
+/// A loader that draws while an op runs does not make that op random, which could not be dropped here.
+TEST(HelperThread, ThatDrawsMakesNoOpRandom) {
+  const at::Tensor x = leaf({8, 8});
+  CheckpointOptions options;
+  options.preserve_rng_state = false;
+  const Scope scope(keep_all());
+  const at::Tensor y = checkpoint(
+      options,
+      [](const at::Tensor& in) {
+        const Beside beside("aten::exp", [] { torch::rand({16}); });
+        return in.sin().exp().cos();
+      },
+      x);
+  EXPECT_EQ(scope.stats().values_dropped, 1);
+  y.sum().backward();
 }
 
 ENCORE_IN_EVERY_MODE(HelperThreads);

@@ -251,5 +251,17 @@ TEST(Policies, SeePathsOfNestedScopes) {
   EXPECT_EQ(seen, (std::vector<std::string>{"outer/inner aten::tanh 16", "outer aten::exp 16"}));
 }
 
+TEST(Scope, CountsItsOpsUntilItEnds) {
+  const at::Tensor x = leaf({2, 2});
+  const Scope outer(keep_all(), "outer");
+  std::optional<Scope> inner;
+  inner.emplace(keep_all(), "inner");
+  const at::Tensor y = x.sin().exp();
+  inner->end();
+  const at::Tensor z = y.cos().sin();
+  EXPECT_EQ(inner->stats().ops_recorded, 2);
+  EXPECT_EQ(outer.stats().ops_recorded, 4);
+}
+
 }  // namespace
 }  // namespace encore::test
