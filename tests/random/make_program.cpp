@@ -9,7 +9,8 @@ namespace encore::test {
 const std::vector<OpKind>& all_ops() {
   static const std::vector<OpKind> ops = [] {
     std::vector<OpKind> all;
-    for (const auto& group : {elementwise_ops(), shape_ops(), layer_ops(), inplace_ops(), random_ops()}) {
+    for (const auto& group :
+         {elementwise_ops(), shape_ops(), layer_ops(), inplace_ops(), random_ops(), hostile_ops()}) {
       all.insert(all.end(), group.begin(), group.end());
     }
     return all;
@@ -21,7 +22,10 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed) { program_.seed = seed; }
+  Generator(uint64_t seed, bool hostile) : random_(seed) {
+    program_.seed = seed;
+    program_.hostile = hostile;
+  }
 
   Program make() {
     program_.num_inputs = 4;
@@ -81,8 +85,10 @@ class Generator {
   Statement op() {
     const auto& ops = all_ops();
     Statement statement;
+    const size_t gentle = ops.size() - hostile_ops().size();
     do {
-      statement.op = below(ops.size());
+      // Half of the statements, or few would meet.
+      statement.op = program_.hostile && chance(50) ? gentle + below(ops.size() - gentle) : below(gentle);
     } while (ops[statement.op].inplace && !chance(60));
     for (int i = 0; i < ops[statement.op].arity; ++i) {
       statement.operands.push_back(any_variable());
@@ -132,14 +138,14 @@ void print(std::ostream& out, const std::vector<Statement>& statements, int inde
 
 }  // namespace
 
-Program make_program(uint64_t seed) {
-  return Generator(seed).make();
+Program make_program(uint64_t seed, bool hostile) {
+  return Generator(seed, hostile).make();
 }
 
 std::string Program::text() const {
   static const char* const kKinds[] = {"once", "twice", "subset", "double", "inside scope"};
   std::ostringstream out;
-  out << "seed " << seed << ", " << num_inputs << " inputs\n";
+  out << (hostile ? "hostile " : "") << "seed " << seed << ", " << num_inputs << " inputs\n";
   print(out, statements, 1);
   out << "outputs";
   for (const size_t output : outputs) {

@@ -44,6 +44,7 @@ std::vector<OpKind> shape_ops();
 std::vector<OpKind> layer_ops();
 std::vector<OpKind> inplace_ops();
 std::vector<OpKind> random_ops();
+std::vector<OpKind> hostile_ops();  // the last group
 
 enum class BlockKind { kNone, kCheckpoint, kScope, kMark };
 
@@ -71,12 +72,14 @@ struct Program {
   std::vector<Statement> statements;
   std::vector<size_t> outputs;
   BackwardKind backward = BackwardKind::kOnce;
+  bool hostile = false;
   int budget_percent = 0;  // of what the plain run needs, for several steps; 0: no budget
 
   std::string text() const;
 };
 
-Program make_program(uint64_t seed);
+/// `hostile`: also of what careful code does not do.
+Program make_program(uint64_t seed, bool hostile = false);
 
 /// What happened within budgets.
 struct BudgetTally {
