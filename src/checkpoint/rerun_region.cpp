@@ -319,7 +319,8 @@ at::Tensor RerunFrame::get(size_t index) {
   if (slots_[index].first) {
     return slots_[index].first->get();
   }
-  if (at::Tensor tensor = as_autograd_has_it(slots_[index]); tensor.defined() && !slots_[index].again) {
+  if (at::Tensor tensor = as_autograd_has_it(slots_[index]); tensor.defined()) {
+    slots_[index].again.reset();
     return tensor;
   }
   if (!slots_[index].again) {

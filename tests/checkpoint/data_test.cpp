@@ -55,6 +55,23 @@ TEST_P(Data, TheCallerChangesAResultOfTheFunction) {
   });
 }
 
+/// One of the results makes the function be called again before the other is asked for.
+TEST_P(Data, TheCallerChangesOneOfTwoResults) {
+  expect_same(one_leaf, [](const Mode& mode, Tensors& x) {
+    Outcome outcome;
+    const Tensors y = apply(
+        mode,
+        [](const Tensors& in) {
+          const at::Tensor first = in[0].exp();
+          return Tensors{first, (first * in[0].sin()).cos()};
+        },
+        x);
+    y[0].data()[2][3].fill_(4);
+    backward_of_sum({y[1]}, x, outcome);
+    return outcome;
+  });
+}
+
 TEST_P(Data, AViewHasACounterOfItsOwn) {
   expect_same(one_leaf, [](const Tensors& x) {
     const at::Tensor y = x[0].exp();

@@ -79,6 +79,30 @@ T small(const T& x) {
   return x.narrow(0, x.size(0) - 4, 4).narrow(1, x.size(1) - 6, 6).tanh() + x.to(at::kDouble).mean().to(at::kFloat);
 }
 
+/// Settings of the process that kernels ask for, while it lives.
+class OtherSettings {
+ public:
+  explicit OtherSettings(M& m) : threads_(at::get_num_threads()) {
+    auto& context = at::globalContext();
+    at::set_num_threads(1 + static_cast<int>(m.pick(3)));
+    context.setUserEnabledMkldnn(m.pick(2) == 0);
+    context.setDeterministicAlgorithms(m.pick(2) == 0, true);
+    torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  }
+  ~OtherSettings() {
+    auto& context = at::globalContext();
+    torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
+    context.setDeterministicAlgorithms(false, false);
+    context.setUserEnabledMkldnn(true);
+    at::set_num_threads(threads_);
+  }
+  OtherSettings(const OtherSettings&) = delete;
+  OtherSettings& operator=(const OtherSettings&) = delete;
+
+ private:
+  int threads_;
+};
+
 T call_script(const T& x, const T& y) {
   static const auto unit = torch::jit::compile(R"(
 def f(x, y):
@@ -112,6 +136,12 @@ std::vector<OpKind> pure_ops() {
          const T y = x[0].tanh().exp();
          y.data().mul_(x[1].detach().sigmoid());
          return y.sin();
+       }},
+      {"set_data", 2,
+       [](M&, X x) -> T {
+         T y = x[0] + 1;
+         y.set_data(x[1].detach().clone());
+         return y.cos() * x[0];
        }},
       {"large", 2, [](M& m, X x) -> T { return small(large(m, x[0]).sin().exp() * large(m, x[1]).mean()); }},
       {"large dropout", 1, [](M& m, X x) -> T { return small(at::dropout(large(m, x[0]).sin(), 0.3, true)); }},
@@ -203,18 +233,9 @@ std::vector<OpKind> pure_ops() {
       {"script", 2, [](M&, X x) -> T { return call_script(x[0], x[1]); }},
       {"other settings", 1,
        [](M& m, X x) -> T {
-         auto& context = at::globalContext();
-         const int threads = at::get_num_threads();
-         at::set_num_threads(1 + static_cast<int>(m.pick(3)));
-         context.setUserEnabledMkldnn(m.pick(2) == 0);
-         context.setDeterministicAlgorithms(m.pick(2) == 0, true);
-         torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+         const OtherSettings settings(m);
          const T factor = torch::linspace(0, 1, 6);
          const T y = (large(m, x[0]).sin().exp().sum(0).narrow(0, 0, 6) * 0.01).tanh() * factor;
-         torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
-         context.setDeterministicAlgorithms(false, false);
-         context.setUserEnabledMkldnn(true);
-         at::set_num_threads(threads);
          return (x[0] * y).to(at::kFloat);
        }},
   };
