@@ -71,8 +71,9 @@ void Tape::fingerprint_results(size_t first) {
     const StorageRecord& record = storages_[i];
     const auto storage = record.weak.lock();
     Value& value = this->value(record.current);
-    if (storage && !record.changed_unseen() && !value.is_constant()) {
-      value.fingerprint = Fingerprint::of(c10::Storage(storage), dropped_ > 0 ? coverage() : Coverage::kGlance);
+    if (storage && !record.changed_unseen() && !value.source) {
+      const bool needed = dropped_ > 0 && is_needed_by_dropped(record.current);
+      value.fingerprint = Fingerprint::of(c10::Storage(storage), needed ? coverage() : Coverage::kGlance);
     }
   }
 }

@@ -112,6 +112,23 @@ TEST_P(Data, AnInputOfTheFunctionIsChangedInIt) {
   }
 }
 
+/// What a function that is called again gives is a constant of the region around it.
+TEST(DataOfConstants, AreNotTakenForWhatTheyWere) {
+  const at::Tensor x = leaf({24, 40});
+  at::Tensor inner;
+  CheckpointOptions again;
+  again.recompute = Recompute::kRerun;
+  const at::Tensor y = checkpoint(
+      [&](const at::Tensor& in) {
+        inner = checkpoint(
+            again, [](const at::Tensor& t) { return t * 2; }, in);
+        return inner.to(at::kDouble).sin().exp();
+      },
+      x);
+  inner.data()[5][6].fill_(7);
+  EXPECT_THROW(y.sum().backward(), ChangedError);
+}
+
 class CapturedWeight : public ::testing::TestWithParam<std::tuple<Mode, int64_t>> {};
 
 /// One element of a captured weight is set between forward and backward: a sample of its bytes may miss it.
