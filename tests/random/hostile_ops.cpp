@@ -177,6 +177,13 @@ std::vector<OpKind> pure_ops() {
          other.join();
          return x[0].sin() * rows;
        }},
+      {"written by a thread", 1,
+       [](M& m, X x) -> T {
+         const T y = x[0] * 1;
+         const T row = y.detach().select(0, m.pick(4));
+         std::async(std::launch::async, [row] { row.mul_(0.5); }).get();
+         return y.sin() * y;
+       }},
       {"accumulate op", 2,
        [](M&, X x) -> T {
          T acc = x[0].detach().cos();
@@ -270,12 +277,6 @@ std::vector<OpKind> writing_ops() {
        [](M&, X x) -> T {
          x[0].detach().add_(x[1].detach(), 0.1);
          return x[0] * 1;
-       }},
-      {"written by a thread", 1,
-       [](M& m, X x) -> T {
-         const T row = x[0].detach().select(0, m.pick(4));
-         std::async(std::launch::async, [row] { row.mul_(0.5); }).get();
-         return x[0].sin();
        }},
   };
   for (OpKind& op : ops) {
