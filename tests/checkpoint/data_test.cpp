@@ -151,6 +151,24 @@ TEST_P(CapturedWeight, OneElementIsSetBetweenForwardAndBackward) {
   }
 }
 
+/// The same of an input that no op on the tape made.
+TEST_P(CapturedWeight, OneElementOfAnInputIsSetBetweenForwardAndBackward) {
+  const auto& [mode, rows] = GetParam();
+  torch::manual_seed(3);
+  const at::Tensor w = leaf({rows, 24});
+  const at::Tensor x = leaf({4, rows});
+  std::optional<Scope> scope;
+  if (mode.around) {
+    scope.emplace(*mode.around);
+  }
+  const Tensors y = apply(mode, [w](const Tensors& in) { return Tensors{(in[0] + 1).mm(w).sin().exp()}; }, {x});
+  if (scope) {
+    scope->end();
+  }
+  x.data()[2][rows / 3].fill_(100);
+  EXPECT_THROW(y[0].sum().backward(), Error);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, CapturedWeight,
                          ::testing::Combine(::testing::ValuesIn(all_modes()),
                                             ::testing::Values(int64_t{16}, int64_t{400}, int64_t{9000})),
