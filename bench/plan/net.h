@@ -74,11 +74,22 @@ struct Shape {
 /// VGG-16, ResNet-50, MobileNet, U-Net, GPT of 12 layers, LSTM of 200 time steps, DenseNet-121.
 std::vector<Shape> real_shapes();
 Graph vgg16(int64_t batch);
-Graph resnet50(int64_t batch);
+Graph resnet50(int64_t batch, int64_t side = 224);
 Graph mobilenet(int64_t batch);
 Graph unet(int64_t batch);
 Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t batch);
 Graph lstm(int64_t times, int64_t width, int64_t batch);
 Graph densenet121(int64_t batch);
+
+/// Networks that are not chains: DenseNet-121, Inception v4, an unrolled GAN, a tree LSTM, SegNet, random layers.
+std::vector<Shape> wide_shapes();
+Graph inception_v4(int64_t batch);
+Graph segnet(int64_t batch);
+Graph resnet18(int64_t batch, int64_t side);
+Graph unrolled_gan(int64_t rounds, int64_t width, int64_t batch);
+Graph tree_lstm(int32_t depth, int64_t width, int64_t batch);
+Graph random_layered(int32_t steps, int32_t width, uint64_t seed);
+/// So many steps of a graph from `first` on; what they read from before is outside. Nothing is an output.
+Graph window(const Graph& graph, int32_t first, int32_t count);
 
 }  // namespace encore::plan::bench

@@ -2,59 +2,9 @@
 #include <cmath>
 #include <map>
 
-#include "net.h"
+#include "images.h"
 
 namespace encore::plan::bench {
-namespace {
-
-// An image batch: a value and its height (= width) and channels.
-struct Image {
-  Value value;
-  int64_t side;
-  int64_t channels;
-};
-
-struct Images {
-  Net net;
-  int64_t batch;
-
-  Image input(int64_t side, int64_t channels) { return {net.input(batch * side * side * channels), side, channels}; }
-  Image conv(Image x, int64_t kernel, int64_t channels, int64_t stride = 1, int64_t groups = 1) {
-    const int64_t side = (x.side + stride - 1) / stride;
-    const int64_t out = batch * side * side * channels;
-    const double flops = 2.0 * static_cast<double>(out * kernel * kernel * x.channels / groups);
-    return {net.linear(x.value, out, flops), side, channels};
-  }
-  Image norm(Image x) { return {net.by_input("norm", x.value, 3), x.side, x.channels}; }
-  Image relu(Image x) { return {net.by_output("relu", x.value), x.side, x.channels}; }
-  Image add(Image a, Image b) { return {net.add(a.value, b.value), a.side, a.channels}; }
-  Image max_pool(Image x) {
-    const int64_t side = x.side / 2;
-    return {net.pool(x.value, batch * side * side * x.channels), side, x.channels};
-  }
-  Image mean_pool(Image x, int64_t side) {
-    return {net.resize("mean", x.value, batch * side * side * x.channels), side, x.channels};
-  }
-  Image upsample(Image x) {
-    return {net.resize("upsample", x.value, batch * 4 * x.side * x.side * x.channels), 2 * x.side, x.channels};
-  }
-  Image concat(const std::vector<Image>& parts) {
-    std::vector<Value> values;
-    int64_t channels = 0;
-    for (const Image& part : parts) {
-      values.push_back(part.value);
-      channels += part.channels;
-    }
-    return {net.concat(values), parts[0].side, channels};
-  }
-  Value classify(Image x, int64_t classes) {
-    const int64_t features = x.side * x.side * x.channels;
-    return net.linear(x.value, batch * classes, 2.0 * static_cast<double>(batch * features * classes));
-  }
-};
-
-}  // namespace
-
 Graph vgg16(int64_t batch) {
   Images m{Net("vgg16"), batch};
   Image x = m.input(224, 3);
@@ -72,9 +22,9 @@ Graph vgg16(int64_t batch) {
   return m.net.finish(m.net.linear(y, batch * 1000, 2.0 * static_cast<double>(batch) * 4096 * 1000));
 }
 
-Graph resnet50(int64_t batch) {
+Graph resnet50(int64_t batch, int64_t side) {
   Images m{Net("resnet50"), batch};
-  Image x = m.max_pool(m.relu(m.norm(m.conv(m.input(224, 3), 7, 64, 2))));
+  Image x = m.max_pool(m.relu(m.norm(m.conv(m.input(side, 3), 7, 64, 2))));
   for (const auto& [blocks, channels] : std::vector<std::pair<int, int64_t>>{{3, 64}, {4, 128}, {6, 256}, {3, 512}}) {
     for (int k = 0; k < blocks; ++k) {
       const int64_t stride = k == 0 && channels > 64 ? 2 : 1;

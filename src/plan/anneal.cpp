@@ -206,7 +206,7 @@ void Annealer::run(int64_t work, const Climate& climate, bool until_fit, const s
     return;
   }
   const int64_t start = stages_.work();
-  auto best = stages_.table();
+  std::vector<Stages::Change> since_best;
   double best_time = stages_.stages_over() == 0 ? stages_.extra_time() : INFINITY;
   double best_excess = stages_.excess();
   const double unit = std::max(graph_.total_time, 1e-300) / graph_.n;
@@ -254,16 +254,17 @@ void Annealer::run(int64_t work, const Climate& climate, bool until_fit, const s
       if (item.added) {
         again_.emplace_back(item.stage, item.step);
       }
+      since_best.push_back(item);
     }
     if (stages_.stages_over() == 0 && stages_.extra_time() < best_time * (1 - 1e-12)) {
       best_time = stages_.extra_time();
-      best = stages_.table();
+      since_best.clear();
     } else if (best_time == INFINITY && stages_.excess() < best_excess) {
       best_excess = stages_.excess();
-      best = stages_.table();
+      since_best.clear();
     }
   }
-  stages_.load(best);
+  stages_.undo(std::move(since_best));
   if (stages_.stages_over() == 0) {
     relax(&stages_, work);
   }
@@ -271,14 +272,17 @@ void Annealer::run(int64_t work, const Climate& climate, bool until_fit, const s
 
 }  // namespace
 
-void anneal(Stages* stages, int64_t work, uint64_t seed, const std::function<void(double)>& progress) {
-  uint64_t tries = 0;
+bool cool_into(Stages* stages, int64_t work, uint64_t seed) {
   for (const Climate& climate : kHot) {
     if (stages->stages_over() > 0) {
-      Annealer(stages, seed + 1000 + ++tries).run(work / 2, climate, true, progress);
+      Annealer(stages, ++seed).run(work, climate, true, {});
     }
   }
-  Annealer(stages, seed).run(work, {}, false, progress);
+  return stages->stages_over() == 0;
+}
+
+void anneal(Stages* stages, int64_t work, double heat, uint64_t seed, const std::function<void(double)>& progress) {
+  Annealer(stages, seed).run(work, {heat, 1, kCooling}, false, progress);
 }
 
 }  // namespace encore::plan

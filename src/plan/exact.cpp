@@ -4,6 +4,7 @@
 #include "plan/exact.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <unordered_map>
 
@@ -43,7 +44,7 @@ Set bit(int32_t i) {
 
 // What every search over these states needs.
 struct Space {
-  explicit Space(const Compact& g) : graph(g), reads(g.n + 1), matters(g.n + 1) {
+  explicit Space(const Compact& g) : graph(g), reads(g.n + 1), due(g.n + 2), matters(g.n + 1) {
     for (int32_t i = 0; i <= graph.n; ++i) {
       for (const int32_t input : graph.inputs(i)) {
         reads[i] |= bit(input);
@@ -55,6 +56,7 @@ struct Space {
         later |= reads[u];
       }
       later &= bit(t) - 1;
+      due[t] = later;
       for (int32_t i = t - 1; i >= 0; --i) {
         if ((later & bit(i)) != 0) {
           later |= reads[i];
@@ -62,6 +64,21 @@ struct Space {
       }
       matters[t] = later;
     }
+  }
+  // What is at least computed again: what is gone and a first computation will read, and what that takes.
+  [[nodiscard]] double still_to_pay(const State& state) const {
+    double time = 0;
+    Set open = due[state.done] & ~state.resident;
+    Set seen = open;
+    while (open != 0) {
+      const int32_t step = lowest(open);
+      open &= open - 1;
+      time += graph.time[step];
+      const Set more = reads[step] & ~state.resident & ~seen;
+      open |= more;
+      seen |= more;
+    }
+    return time;
   }
   [[nodiscard]] int64_t bytes(Set set) const {
     int64_t sum = 0;
@@ -73,6 +90,7 @@ struct Space {
 
   const Compact& graph;
   std::vector<Set> reads;    // Inputs of each step.
+  std::vector<Set> due;      // With t steps done: values that a first computation will read.
   std::vector<Set> matters;  // With t steps done: values that anything later may read, directly or in a recomputation.
 };
 
@@ -108,7 +126,7 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
   const Space space(graph);
   std::vector<Node> nodes{{{0, 0}, 0, -1, 0}};
   std::unordered_map<State, double, Hash> best{{nodes[0].state, 0.0}};
-  // Cheapest first; of equals the furthest, so that free moves run straight to the end.
+  // Cheapest first, with what is still to pay; of equals the furthest, so that free moves run straight to the end.
   using Entry = std::pair<std::pair<double, int32_t>, int32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   queue.push({{0.0, 0}, 0});
@@ -119,9 +137,11 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
     }
     it->second = cost;
     nodes.push_back({state, cost, parent, op});
-    queue.push({{cost, -state.done}, static_cast<int32_t>(nodes.size()) - 1});
+    const double in_all = cost + space.still_to_pay(state);
+    queue.push({{in_all, -state.done}, static_cast<int32_t>(nodes.size()) - 1});
   };
   while (!queue.empty()) {
+    const double in_all = queue.top().first.first;
     const int32_t at = queue.top().second;
     queue.pop();
     const Node node = nodes[at];
@@ -130,14 +150,15 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
     }
     const Set resident = node.state.resident;
     const int32_t done = node.state.done;
-    answer.extra_time = node.cost;
+    answer.extra_time = std::max(answer.extra_time, in_all);
     if (done == graph.n + 1) {
       answer.finished = true;
       answer.feasible = true;
+      answer.extra_time = node.cost;
       answer.schedule = replay(space, nodes, at);
       return answer;
     }
-    if (static_cast<int64_t>(nodes.size()) > max_states) {
+    if (static_cast<int64_t>(best.size()) > max_states) {
       return answer;
     }
     const int64_t used = space.bytes(resident);
@@ -173,56 +194,77 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
   return answer;
 }
 
-std::optional<int64_t> exact_min_budget(const Compact& graph, int64_t max_states) {
+bool finishes_within(const Compact& graph, int64_t max_states) {
   if (graph.n > kMaxExactSteps) {
-    return std::nullopt;
+    return false;
+  }
+  double states = 2;
+  for (const Set set : Space(graph).matters) {
+    states += std::ldexp(1.0, __builtin_popcountll(set));
+  }
+  return states <= static_cast<double>(max_states);
+}
+
+ExactAnswer exact_min_budget(const Compact& graph, int64_t max_states) {
+  ExactAnswer answer;
+  if (graph.n > kMaxExactSteps) {
+    return answer;
   }
   // The same moves, ordered by the peak so far in place of the time.
   const Space space(graph);
-  std::unordered_map<State, int64_t, Hash> best{{{0, 0}, 0}};
-  using Entry = std::pair<std::pair<int64_t, int32_t>, State>;
-  const auto later = [](const Entry& a, const Entry& b) { return a.first > b.first; };
-  std::priority_queue<Entry, std::vector<Entry>, decltype(later)> queue(later);
-  queue.push({{0, 0}, {0, 0}});
-  const auto push = [&](State state, int64_t peak) {
+  std::vector<Node> nodes{{{0, 0}, 0, -1, 0}};
+  std::unordered_map<State, double, Hash> best{{nodes[0].state, 0.0}};
+  using Entry = std::pair<std::pair<double, int32_t>, int32_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  queue.push({{0.0, 0}, 0});
+  const auto push = [&](State state, double peak, int32_t parent, int32_t op) {
     const auto [it, added] = best.emplace(state, peak);
     if (added || it->second > peak) {
       it->second = peak;
-      queue.push({{peak, -state.done}, state});
+      nodes.push_back({state, peak, parent, op});
+      queue.push({{peak, -state.done}, static_cast<int32_t>(nodes.size()) - 1});
     }
   };
   while (!queue.empty()) {
-    const int64_t peak = queue.top().first.first;
-    const State state = queue.top().second;
+    const int32_t at = queue.top().second;
     queue.pop();
-    if (best[state] < peak) {
+    const Node node = nodes[at];
+    const State state = node.state;
+    if (best[state] < node.cost) {
       continue;
     }
     if (state.done == graph.n + 1) {
-      return peak;
+      answer.finished = true;
+      answer.feasible = true;
+      answer.schedule = replay(space, nodes, at);
+      return answer;
     }
     if (static_cast<int64_t>(best.size()) > max_states) {
-      return std::nullopt;
+      return answer;
     }
     const int64_t used = space.bytes(state.resident);
+    bool too_big = false;
     const auto try_compute = [&](int32_t step) {
       if ((space.reads[step] & ~state.resident) == 0 && (step == state.done || graph.may_recompute(step, state.done))) {
         const int32_t now = state.done + (step == state.done ? 1 : 0);
         const Set left = now > graph.n ? 0 : (state.resident | bit(step)) & space.matters[now];
-        push({left, now}, std::max(peak, used + graph.bytes[step] + graph.temp[step] + graph.background[state.done]));
+        const int64_t bytes = used + graph.bytes[step] + graph.temp[step] + graph.background[state.done];
+        too_big = too_big || static_cast<double>(bytes) > node.cost;
+        push({left, now}, std::max(node.cost, static_cast<double>(bytes)), at, step);
       }
     };
     try_compute(state.done);
     for (Set absent = space.matters[state.done] & ~state.resident; absent != 0; absent &= absent - 1) {
       try_compute(lowest(absent));
     }
-    for (Set set = state.resident; set != 0; set &= set - 1) {
+    // What fits below the peak so far needs no room made.
+    for (Set set = too_big ? state.resident : 0; set != 0; set &= set - 1) {
       if (graph.may_recompute(lowest(set), state.done)) {
-        push({state.resident & ~bit(lowest(set)), state.done}, peak);
+        push({state.resident & ~bit(lowest(set)), state.done}, node.cost, at, -1 - lowest(set));
       }
     }
   }
-  return std::nullopt;
+  return answer;
 }
 
 }  // namespace encore::plan

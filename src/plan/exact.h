@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "plan/problem.h"
 
@@ -20,7 +19,10 @@ struct ExactAnswer {
 /// The least time over all schedules in order within the budget, or that there is none. Gives up after `max_states`.
 ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max_states);
 
-/// The least budget with any schedule in order, if the search finishes. No time is minimised.
-std::optional<int64_t> exact_min_budget(const Compact& graph, int64_t max_states);
+/// A schedule in order with the lowest peak, if the search finishes. No time is minimised.
+ExactAnswer exact_min_budget(const Compact& graph, int64_t max_states);
+
+/// Whether the searches finish at every budget: there are no more states than that.
+bool finishes_within(const Compact& graph, int64_t max_states);
 
 }  // namespace encore::plan

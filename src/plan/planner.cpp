@@ -10,14 +10,10 @@
 
 #include "base/plain_numbers.h"
 #include "plan/bounds.h"
-#include "plan/exact.h"
-#include "plan/search.h"
+#include "plan/ladder.h"
 
 namespace encore::plan {
 namespace {
-
-constexpr int64_t kWorkUnit = 1'000'000;
-constexpr int64_t kMinimumWork = 100 * kWorkUnit;  // Of the search for the least feasible budget.
 
 void accept(const Graph& graph, Schedule schedule, const char* method, Plan* plan) {
   const Cost cost = simulate(graph, schedule);
@@ -30,13 +26,6 @@ void accept(const Graph& graph, Schedule schedule, const char* method, Plan* pla
   plan->time = cost.time;
   plan->peak_bytes = cost.peak_bytes;
   plan->method = method;
-}
-
-int64_t effort_of(const PlanOptions& options, int32_t n) {
-  if (options.effort >= 0) {
-    return options.effort * kWorkUnit;
-  }
-  return (n <= 2000 ? 150 : 600) * kWorkUnit;
 }
 
 }  // namespace
@@ -52,78 +41,28 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
   plan.budget_bytes = budget_bytes;
   plan.baseline_time = base.time;
   plan.baseline_peak_bytes = base.peak_bytes;
-  plan.min_bytes_lower_bound = least_peak(compact);
   plan.lower_bound_time = base.time;
-  const int64_t work = effort_of(options, compact.n);
-  // The exact search doesn't know variants.
-  const bool try_exact =
-      options.exact_states > 0 &&
-      std::all_of(graph.steps.begin(), graph.steps.end(), [](const Step& step) { return step.variants.empty(); });
-  Stages lowest(compact, graph, static_cast<double>(base.peak_bytes));
-  Schedule lowest_schedule;  // If the exact search has one; else `lowest` has it.
-  const auto finish_minimum = [&] {
-    if (!options.minimum && plan.feasible) {
-      plan.min_feasible_bytes = plan.peak_bytes;
-      return;
-    }
-    const auto exact = try_exact ? exact_min_budget(compact, options.exact_states) : std::nullopt;
-    plan.min_bytes_lower_bound = exact.value_or(plan.min_bytes_lower_bound);
-    // The least budget is only worth naming if it can be planned with.
-    ExactAnswer answer;
-    if (exact) {
-      answer = exact_search(compact, *exact, options.exact_states);
-    }
-    if (answer.finished) {
-      plan.min_feasible_bytes = *exact;
-      lowest_schedule = std::move(answer.schedule);
-    } else {
-      const auto least = static_cast<double>(plan.min_bytes_lower_bound);
-      plan.min_feasible_bytes = lower_peak(&lowest, least, kMinimumWork);
-    }
-    if (plan.feasible) {
-      plan.min_feasible_bytes = std::min(plan.min_feasible_bytes, plan.peak_bytes);
-    }
-    if (plan.min_feasible_bytes == plan.min_bytes_lower_bound) {
-      plan.min_feasible_proof = Proof::kExact;
-    }
-  };
-  if (base.peak_bytes <= budget_bytes) {
+  plan.min_bytes_lower_bound = least_peak(compact);
+  const bool plain = base.peak_bytes <= budget_bytes;
+  if (plain) {
     accept(graph, plain_schedule(compact), "plain", &plan);
     plan.lower_bound_proof = Proof::kExact;
-    finish_minimum();
-    return plan;
-  }
-  const double extra = least_extra_time(compact, graph, budget_bytes);
-  if (extra < INFINITY) {
-    plan.lower_bound_time = base.time + extra;
-    ExactAnswer exact;
-    if (try_exact) {
-      exact = exact_search(compact, budget_bytes, options.exact_states);
+    plan.min_feasible_bytes = plan.peak_bytes;
+    if (!options.minimum) {
+      return plan;
     }
-    if (exact.finished && exact.feasible) {
-      accept(graph, std::move(exact.schedule), "exact search", &plan);
-      plan.lower_bound_time = plan.time;
+  }
+  Ladder ladder(graph, compact, options);
+  plan.min_feasible_bytes = ladder.least_bytes();
+  plan.min_feasible_proof = ladder.least_is_exact() ? Proof::kExact : Proof::kBound;
+  plan.min_bytes_lower_bound = ladder.least_bound();
+  if (!plain && budget_bytes >= ladder.least_bytes()) {
+    Ladder::Found found = ladder.best_within(budget_bytes);
+    accept(graph, std::move(found.schedule), found.method, &plan);
+    plan.lower_bound_time = std::min(base.time + ladder.bound(budget_bytes), plan.time);
+    if (found.proven) {
       plan.lower_bound_proof = Proof::kExact;
-    } else if (!exact.finished) {
-      plan.lower_bound_time = std::max(plan.lower_bound_time, base.time + exact.extra_time);
-      Stages stages(compact, graph, static_cast<double>(budget_bytes));
-      find_start(&stages, work);
-      anneal(&stages, work, 1, options.progress);
-      if (stages.stages_over() == 0) {
-        accept(graph, stages.schedule(), "local search", &plan);
-      }
     }
-  }
-  finish_minimum();
-  if (!plan.feasible && plan.min_feasible_bytes <= budget_bytes && extra < INFINITY) {
-    // What has the lowest peak got where the search at this budget didn't.
-    if (lowest_schedule.empty()) {
-      lowest.set_budget(static_cast<double>(budget_bytes));
-      relax(&lowest, work);
-      anneal(&lowest, work, 2, options.progress);
-      lowest_schedule = lowest.schedule();
-    }
-    accept(graph, std::move(lowest_schedule), "from the lowest peak", &plan);
   }
   return plan;
 }

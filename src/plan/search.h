@@ -28,19 +28,17 @@ void evict(Stages* stages, int32_t t, int32_t step, Random* random);
 /// or has done `max_work`.
 bool make_fit(Stages* stages, int64_t max_work);
 
-/// Tries several ways of dropping from the table as it is, and leaves the fastest that keeps the budget, without what
-/// it does not need, or the one with the least excess if none does. `work` is the unit: greedy alone may take four of
-/// it.
-bool find_start(Stages* stages, int64_t work);
-
 /// The lowest peak that dropping can reach, not below `least`; the budget of `stages` is changed on the way.
 int64_t lower_peak(Stages* stages, double least, int64_t max_work);
 
 /// Takes back recomputations that the budget doesn't need. The table must fit, and still does. Ends after `max_work`.
 void relax(Stages* stages, int64_t max_work);
 
+/// Annealing with much heat and little else in mind than to keep the budget. True if it does.
+bool cool_into(Stages* stages, int64_t work, uint64_t seed);
+
 /// Simulated annealing. `stages` ends with the fastest table that fits, or that with the least excess if none was
-/// found. Stops after `work`.
-void anneal(Stages* stages, int64_t work, uint64_t seed, const std::function<void(double)>& progress);
+/// found. Stops after `work`. The heat is in mean times of a step.
+void anneal(Stages* stages, int64_t work, double heat, uint64_t seed, const std::function<void(double)>& progress);
 
 }  // namespace encore::plan

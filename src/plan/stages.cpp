@@ -122,6 +122,11 @@ void Stages::rollback(size_t mark) {
   settle();
 }
 
+void Stages::undo(std::vector<Change> changes) {
+  log_ = std::move(changes);
+  rollback();
+}
+
 // Values with a form are taken out of the sums before their events change, and laid in again after that: their bytes
 // depend on how long a gap is. All others only change the sums where something changes.
 void Stages::do_add(int32_t t, int32_t step) {

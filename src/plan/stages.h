@@ -55,6 +55,8 @@ class Stages {
   /// down to the first `mark`.
   void begin() { log_.clear(); }
   void rollback(size_t mark = 0);
+  /// Undoes changes that were made in this order, some time ago.
+  void undo(std::vector<Change> changes);
   [[nodiscard]] const std::vector<Change>& changes() const { return log_; }
 
   [[nodiscard]] const Compact& graph() const { return graph_; }

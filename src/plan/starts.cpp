@@ -61,8 +61,6 @@ void drop_segments(Stages* stages, int32_t pieces) {
 
 // In how many runs, the most promising first; none is greedy alone.
 constexpr int32_t kPieces[] = {0, 4, 2, 8, 1, 16};
-// How much faster than what was found before a start in runs must be: the search improves on it less.
-constexpr double kBetter = 0.8;
 // Of the lowest peak so far, where a lower one is looked for.
 constexpr double kLower = 0.9;
 
@@ -106,35 +104,6 @@ int64_t lower_peak(Stages* stages, double least, int64_t max_work) {
     }
   }
   return static_cast<int64_t>(lowest);
-}
-
-bool find_start(Stages* stages, int64_t work) {
-  const int64_t stop = stages->work() + 6 * work;
-  const Stages::Table plain = stages->table();
-  Stages::Table best = plain;
-  double best_time = INFINITY;
-  double best_excess = INFINITY;
-  for (const int32_t pieces : kPieces) {
-    if (stages->work() >= stop) {
-      break;
-    }
-    stages->load(plain);
-    if (pieces > 0) {
-      drop_segments(stages, pieces);
-    }
-    const bool fits = make_fit(stages, pieces == 0 ? 4 * work : work);
-    if (fits) {
-      relax(stages, work);
-    }
-    const double time = fits ? stages->extra_time() : INFINITY;
-    if (time < best_time * (pieces > 0 ? kBetter : 1) || (best_time == INFINITY && stages->excess() < best_excess)) {
-      best = stages->table();
-      best_time = time;
-      best_excess = stages->excess();
-    }
-  }
-  stages->load(best);
-  return best_time < INFINITY;
 }
 
 }  // namespace encore::plan

@@ -1,0 +1,395 @@
+// The rungs and what is found on them.
+#include "plan/ladder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <encore/plan/simulate.h>
+
+#include "plan/bounds.h"
+#include "plan/evicting.h"
+#include "plan/exact.h"
+#include "plan/search.h"
+
+namespace encore::plan {
+namespace {
+
+constexpr int64_t kWorkUnit = 1'000'000;
+// The work of a start, of relaxing it, and of each try to get lower.
+constexpr int64_t kStartWork = 8 * kWorkUnit;
+// The passes of a rung: the work of the first, how much more each has than the one before, and their heats.
+constexpr int64_t kFirstPass = kWorkUnit / 10;
+constexpr int64_t kGrowth = 4;
+constexpr double kHeats[] = {0.1, 1, 0.3};
+// An effort is meant for a whole plan; about so many rungs share it.
+constexpr int64_t kShared = 14;
+// Rungs lie at every percent of the plain peak, or closer where the least budget leaves few of them.
+constexpr int32_t kRungs = 100;
+
+// Ways to weigh what is in memory, the most useful ones first.
+constexpr Worth kWorths[] = {
+    {0.3, 0.3, true, false, false}, {1, 0.1, true, false, false}, {1, 1, false, false, false},
+    {0.5, 1, true, false, true},    {1, 0.3, true, false, false}, {1, 0.3, false, false, false},
+    {1, 1, true, false, false},     {1, 1, false, true, false},
+};
+
+constexpr int64_t kCutWork = 10 * kWorkUnit;
+constexpr int64_t kPressWork = 20 * kWorkUnit;
+
+int64_t eviction_work(int32_t n) {
+  return 5 * kWorkUnit + 5'000 * static_cast<int64_t>(n);
+}
+
+int64_t effort_of(const PlanOptions& options, int32_t n) {
+  if (options.effort >= 0) {
+    return options.effort * kWorkUnit;
+  }
+  return (n <= 2000 ? 150 : 600) * kWorkUnit;
+}
+
+// So many ways to start, the best at a scout, are tried on the rungs near it. Scouts lie at these powers of the peak.
+constexpr size_t kWays = 2;
+constexpr double kScouts = 0.75;
+constexpr size_t kGreedy = std::size(kWorths);  // The way that is none of the worths.
+
+}  // namespace
+
+Ladder::Ladder(const Graph& graph, const Compact& compact, const PlanOptions& options)
+    : graph_(graph),
+      compact_(compact),
+      options_(options),
+      peak_bytes_(baseline(graph).peak_bytes),
+      effort_(effort_of(options, compact.n)),
+      has_forms_(
+          std::any_of(graph.steps.begin(), graph.steps.end(), [](const Step& step) { return !step.variants.empty(); })),
+      cuts_(compact, graph, kCutWork + 2'000 * static_cast<int64_t>(compact.n)) {
+  // The exact search doesn't know variants.
+  try_exact_ = options.exact_states > 0 && !has_forms_ && compact.n <= kMaxExactSteps;
+  small_ = try_exact_ && finishes_within(compact, options.exact_states);
+  find_least();
+  probe_exact();
+  make_rungs();
+}
+
+// Closer where there is little between the least budget and the peak.
+void Ladder::make_rungs() {
+  double count = kRungs;
+  const auto peak = static_cast<double>(peak_bytes_);
+  const auto range = static_cast<double>(peak_bytes_ - lowest_.peak_bytes);
+  while (peak / count > 1 && range * count < peak * kRungs / 3) {
+    count *= 2;
+  }
+  budgets_.push_back(lowest_.peak_bytes);
+  for (double k = 1; k < count; ++k) {
+    const auto bytes = static_cast<int64_t>(std::floor(k / count * peak));
+    if (bytes > budgets_.back()) {
+      budgets_.push_back(bytes);
+    }
+  }
+}
+
+// Where the exact search fails halfway between the least budget and the peak, it would fail rung after rung.
+void Ladder::probe_exact() {
+  if (try_exact_ && !small_) {
+    const int64_t middle = lowest_.peak_bytes + (peak_bytes_ - lowest_.peak_bytes) / 2;
+    try_exact_ = exact_search(compact_, middle, options_.exact_states).finished;
+  }
+}
+
+void Ladder::offer(Stages* stages, const char* method, Found* best) const {
+  const bool faster = best->schedule.empty() && best->table.again.empty();
+  if (stages->stages_over() > 0 || (!faster && stages->extra_time() >= best->extra_time * (1 - 1e-12))) {
+    return;
+  }
+  *best = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), method, false, {}, stages->table()};
+}
+
+void Ladder::offer(EvictingRun run, int64_t budget_bytes, Found* best) const {
+  const bool faster = best->schedule.empty() && best->table.again.empty();
+  if (!run.done || (!faster && run.extra_time >= best->extra_time * (1 - 1e-12))) {
+    return;
+  }
+  const int64_t peak = simulate(graph_, run.schedule).peak_bytes;
+  if (peak <= budget_bytes) {
+    *best = {run.extra_time, peak, "eviction with foresight", false, std::move(run.schedule), {}};
+  }
+}
+
+void Ladder::try_greedy(Stages* stages, Found* best) const {
+  stages->load(Stages(compact_, graph_, 0).table());
+  if (make_fit(stages, kStartWork)) {
+    relax(stages, kStartWork);
+    offer(stages, "local search", best);
+  }
+}
+
+void Ladder::try_worth(size_t which, Stages* stages, Found* best) const {
+  int64_t work = 0;
+  EvictingRun run = run_evicting(compact_, stages->budget(), kWorths[which], eviction_work(compact_.n), &work);
+  if (!run.done) {
+    return;
+  }
+  if (has_forms_ && !best->table.form.empty()) {
+    run.table.form = best->table.form;
+  }
+  stages->load(run.table);
+  if (make_fit(stages, kStartWork)) {
+    relax(stages, kStartWork);
+    offer(stages, "local search", best);
+  }
+  offer(std::move(run), static_cast<int64_t>(stages->budget()), best);
+}
+
+void Ladder::find_least() {
+  least_bound_ = least_peak(compact_);
+  lowest_.peak_bytes = peak_bytes_;
+  lowest_.schedule = plain_schedule(compact_);
+  lowest_.method = "plain";
+  if (try_exact_) {
+    ExactAnswer exact = exact_min_budget(compact_, options_.exact_states);
+    if (exact.finished) {
+      const Cost cost = simulate(graph_, exact.schedule);
+      lowest_ = {
+          cost.time - compact_.total_time, cost.peak_bytes, "exact search", false, std::move(exact.schedule), {}};
+      least_bound_ = cost.peak_bytes;
+      least_is_exact_ = true;
+      return;
+    }
+  }
+  Stages stages(compact_, graph_, static_cast<double>(peak_bytes_));
+  halve_down(&stages);
+  press_down(&stages);
+  if (try_exact_) {
+    search_down();
+  }
+  least_is_exact_ = lowest_.peak_bytes == least_bound_;
+}
+
+// Runs that evict, at budgets between what is known to be too small or failed and what succeeded.
+void Ladder::halve_down(Stages* stages) {
+  constexpr double kClose = 1.02;
+  auto low = static_cast<double>(std::max<int64_t>(least_bound_, 1));
+  double next = low;  // The bound itself comes first.
+  while (lowest_.peak_bytes > least_bound_ && static_cast<double>(lowest_.peak_bytes) > low * kClose) {
+    Found found;
+    stages->set_budget(std::floor(next));
+    for (size_t k = 0; k < std::size(kWorths) && found.peak_bytes == 0; ++k) {
+      try_worth(k, stages, &found);
+    }
+    if (found.peak_bytes > 0) {
+      lowest_ = std::move(found);
+    } else {
+      low = next;
+    }
+    next = std::sqrt(low * static_cast<double>(lowest_.peak_bytes));
+  }
+}
+
+// Drops more and more from the table with the lowest peak, and from the plain one.
+void Ladder::press_down(Stages* stages) {
+  const auto least = static_cast<double>(least_bound_);
+  const auto press = [&] {
+    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, kPressWork) < lowest_.peak_bytes) {
+      stages->set_budget(stages->max_peak());
+      relax(stages, kStartWork);
+      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
+                 stages->table()};
+    }
+  };
+  if (!lowest_.table.again.empty()) {
+    stages->load(lowest_.table);
+    press();
+  }
+  stages->load(Stages(compact_, graph_, 0).table());
+  press();
+  heat_down(stages);
+}
+
+// Annealing at budgets below the lowest peak, as long as that succeeds.
+void Ladder::heat_down(Stages* stages) {
+  Stages::Table start = lowest_.table;
+  if (start.again.empty()) {
+    stages->set_budget(static_cast<double>(lowest_.peak_bytes));
+    stages->load(Stages(compact_, graph_, 0).table());
+    make_fit(stages, kStartWork);
+    start = stages->table();
+  }
+  const int64_t work = kPressWork / 20;
+  for (const double part : {0.4, 0.15, 0.05}) {
+    for (int tries = 0; tries < 3; ++tries) {
+      const auto gap = static_cast<double>(lowest_.peak_bytes - least_bound_);
+      stages->load(start);
+      stages->set_budget(static_cast<double>(lowest_.peak_bytes) - std::max(1.0, std::ceil(part * gap)));
+      if (gap <= 0 || !cool_into(stages, work, 1)) {
+        break;
+      }
+      relax(stages, kStartWork);
+      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
+                 stages->table()};
+      start = lowest_.table;
+    }
+  }
+}
+
+// The exact search for time may finish where that for memory doesn't.
+void Ladder::search_down() {
+  for (int tries = 0; tries < 6 && least_bound_ < lowest_.peak_bytes; ++tries) {
+    const int64_t middle = least_bound_ + (lowest_.peak_bytes - least_bound_) / 2;
+    ExactAnswer exact = exact_search(compact_, middle, options_.exact_states);
+    if (!exact.finished) {
+      return;
+    }
+    if (exact.feasible) {
+      const int64_t peak = simulate(graph_, exact.schedule).peak_bytes;
+      lowest_ = {exact.extra_time, peak, "exact search", false, std::move(exact.schedule), {}};
+    } else {
+      least_bound_ = middle + 1;
+    }
+  }
+}
+
+double Ladder::bound(int64_t budget_bytes) {
+  const auto [it, added] = bounds_.emplace(budget_bytes, 0);
+  if (added) {
+    it->second = std::max(least_extra_time(compact_, graph_, budget_bytes), cuts_.at(budget_bytes));
+  }
+  return it->second;
+}
+
+Ladder::Found Ladder::best_within(int64_t budget_bytes) {
+  const Found* best = nullptr;
+  if (small_) {
+    best = &rung(budget_bytes);
+  }
+  auto at = std::upper_bound(budgets_.begin(), budgets_.end(), budget_bytes);
+  while (at != budgets_.begin()) {
+    --at;
+    // Whatever is lower is slower still.
+    if (best != nullptr && (best->proven || bound(*at) >= best->extra_time * (1 - 1e-12))) {
+      break;
+    }
+    const Found& found = rung(*at);
+    if (best == nullptr || found.extra_time < best->extra_time * (1 - 1e-12)) {
+      best = &found;
+    }
+  }
+  Found answer = *best;
+  // The optimum of a lower budget need not be that of this one.
+  const auto here = found_.find(budget_bytes);
+  answer.proven = best->proven && here != found_.end() && here->second.proven;
+  if (answer.schedule.empty()) {
+    Stages stages(compact_, graph_, static_cast<double>(budget_bytes));
+    stages.load(answer.table);
+    answer.schedule = stages.schedule();
+  }
+  return answer;
+}
+
+// Where the exact search may fail it is tried at every twentieth of the peak only.
+bool Ladder::is_exact_rung(int64_t budget_bytes) const {
+  constexpr double kParts = 20;
+  const auto peak = static_cast<double>(peak_bytes_);
+  const double k = std::round(static_cast<double>(budget_bytes) / peak * kParts);
+  return budget_bytes == lowest_.peak_bytes || budget_bytes == static_cast<int64_t>(std::floor(k / kParts * peak));
+}
+
+const Ladder::Found& Ladder::rung(int64_t budget_bytes) {
+  const auto known = found_.find(budget_bytes);
+  if (known != found_.end()) {
+    return known->second;
+  }
+  Found best;
+  if (small_ || (try_exact_ && is_exact_rung(budget_bytes))) {
+    ExactAnswer exact = exact_search(compact_, budget_bytes, options_.exact_states);
+    double& bound_here = bounds_.emplace(budget_bytes, bound(budget_bytes)).first->second;
+    bound_here = std::max(bound_here, exact.extra_time);
+    if (exact.finished) {
+      best = {exact.extra_time,
+              simulate(graph_, exact.schedule).peak_bytes,
+              "exact search",
+              true,
+              std::move(exact.schedule),
+              {}};
+    }
+  }
+  if (!best.proven) {
+    search(budget_bytes, &best);
+  }
+  return found_.emplace(budget_bytes, std::move(best)).first->second;
+}
+
+void Ladder::search(int64_t budget_bytes, Found* best) {
+  Stages stages(compact_, graph_, static_cast<double>(budget_bytes));
+  if (!lowest_.table.again.empty()) {
+    stages.load(lowest_.table);
+    relax(&stages, kStartWork);
+    offer(&stages, "from the lowest peak", best);
+  }
+  for (const size_t way : ways_at(budget_bytes)) {
+    way == kGreedy ? try_greedy(&stages, best) : try_worth(way, &stages, best);
+  }
+  Found by_table;
+  if (best->table.again.empty()) {
+    // As a table nothing fits so far.
+    stages.load(Stages(compact_, graph_, 0).table());
+    make_fit(&stages, kStartWork);
+    if (cool_into(&stages, kPressWork / 10, 1)) {
+      relax(&stages, kStartWork);
+      offer(&stages, "local search", &by_table);
+    }
+  } else {
+    by_table = *best;
+  }
+  anneal_passes(&stages, &by_table);
+  for (const Found* found : {&by_table, &lowest_}) {
+    if (found->peak_bytes > 0 && (best->peak_bytes == 0 || found->extra_time < best->extra_time)) {
+      *best = *found;
+    }
+  }
+}
+
+// All ways are tried at a few budgets only.
+const std::vector<size_t>& Ladder::ways_at(int64_t budget_bytes) {
+  const double part = static_cast<double>(budget_bytes) / static_cast<double>(peak_bytes_);
+  const auto scout = static_cast<int32_t>(std::lround(std::log(part) / std::log(kScouts)));
+  const auto [it, added] = ways_.emplace(scout, std::vector<size_t>());
+  if (!added) {
+    return it->second;
+  }
+  const double bytes = std::pow(kScouts, std::max<int32_t>(scout, 0)) * static_cast<double>(peak_bytes_);
+  const double budget = std::max(std::floor(std::min(bytes, 0.95 * static_cast<double>(peak_bytes_))),
+                                 static_cast<double>(lowest_.peak_bytes));
+  std::vector<std::pair<double, size_t>> times;
+  Stages stages(compact_, graph_, budget);
+  for (size_t way = 0; way <= kGreedy; ++way) {
+    Found found;
+    way == kGreedy ? try_greedy(&stages, &found) : try_worth(way, &stages, &found);
+    times.emplace_back(found.peak_bytes > 0 ? found.extra_time : INFINITY, way);
+  }
+  std::sort(times.begin(), times.end());
+  for (size_t k = 0; k < std::min(times.size(), kWays); ++k) {
+    it->second.push_back(times[k].second);
+  }
+  // Forms come from greedy alone, and go into the others' starts.
+  if (has_forms_) {
+    it->second.insert(it->second.begin(), kGreedy);
+  }
+  return it->second;
+}
+
+void Ladder::anneal_passes(Stages* stages, Found* best) const {
+  if (best->table.again.empty()) {
+    return;
+  }
+  int64_t left = effort_ / kShared;
+  int64_t work = kFirstPass;
+  for (uint64_t pass = 0; work <= left; ++pass) {
+    stages->load(best->table);
+    anneal(stages, work, kHeats[pass % std::size(kHeats)], pass + 1, options_.progress);
+    offer(stages, "local search", best);
+    left -= work;
+    work *= kGrowth;
+  }
+}
+
+}  // namespace encore::plan
