@@ -6,6 +6,8 @@
 #include <encore/error.h>
 #include <encore/plan/simulate.h>
 
+#include "plan/ladder.h"
+
 namespace encore::plan {
 namespace {
 
@@ -34,24 +36,23 @@ void check_points(const CurveOptions& options) {
 std::vector<CurvePoint> curve(const Graph& graph, const CurveOptions& options) {
   check(graph);
   check_points(options);
-  const auto add = [](Plan plan, std::vector<CurvePoint>* points) {
-    if (plan.feasible) {
-      points->push_back({plan.peak_bytes, plan.time, plan.lower_bound_time, std::move(plan.schedule)});
-    }
-  };
-  const Plan top = plan(graph, baseline(graph).peak_bytes, options.plan);
-  const int64_t low = top.min_feasible_bytes;
-  const int64_t high = top.peak_bytes;
-  std::vector<CurvePoint> points;
-  add(top, &points);
+  const Compact compact(graph);
+  const Baseline base = baseline(graph);
+  Ladder ladder(graph, compact, options.plan);
+  const int64_t low = ladder.least_bytes();
+  std::vector<CurvePoint> points{{base.peak_bytes, base.time, base.time, plain_schedule(compact)}};
   for (int32_t k = 0; k < options.points; ++k) {
     const double part = static_cast<double>(k) / options.points;
-    const auto budget = low + static_cast<int64_t>(part * static_cast<double>(high - low));
-    PlanOptions one = options.plan;
-    if (options.plan.progress) {
-      one.progress = [&](double inner) { options.plan.progress((k + inner) / options.points); };
+    const auto budget = low + static_cast<int64_t>(part * static_cast<double>(base.peak_bytes - low));
+    if (budget < base.peak_bytes) {
+      Ladder::Found found = ladder.best_within(budget);
+      const Cost cost = simulate(graph, found.schedule);
+      const double bound = std::min(cost.time, base.time + ladder.bound(cost.peak_bytes));
+      points.push_back({cost.peak_bytes, cost.time, bound, std::move(found.schedule)});
     }
-    add(plan(graph, budget, one), &points);
+    if (options.plan.progress) {
+      options.plan.progress(static_cast<double>(k + 1) / options.points);
+    }
   }
   return envelope(std::move(points));
 }

@@ -102,6 +102,9 @@ std::string write_plan(const Plan& plan, double planning_seconds) {
     root["time"] = plan.time;
     root["peak_bytes"] = plan.peak_bytes;
   }
+  if (!plan.refusal.empty()) {
+    root["refusal"] = plan.refusal;
+  }
   return text_of(root);
 }
 

@@ -2,6 +2,7 @@
 #include "plan/ladder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include <encore/plan/simulate.h>
@@ -20,6 +21,7 @@ constexpr int64_t kStartWork = 8 * kWorkUnit;
 // The passes of a rung: the work of the first, how much more each has than the one before, and their heats.
 constexpr int64_t kFirstPass = kWorkUnit / 10;
 constexpr int64_t kGrowth = 4;
+constexpr int64_t kLongestPass = 400 * kWorkUnit;
 constexpr double kHeats[] = {0.1, 1, 0.3};
 // An effort is meant for a whole plan; about so many rungs share it.
 constexpr int64_t kShared = 14;
@@ -38,6 +40,14 @@ constexpr int64_t kPressWork = 20 * kWorkUnit;
 
 int64_t eviction_work(int32_t n) {
   return 5 * kWorkUnit + 5'000 * static_cast<int64_t>(n);
+}
+
+int64_t pass_work(uint64_t pass) {
+  int64_t work = kFirstPass;
+  for (; pass > 0 && work < kLongestPass; --pass) {
+    work *= kGrowth;
+  }
+  return work;
 }
 
 int64_t effort_of(const PlanOptions& options, int32_t n) {
@@ -101,7 +111,7 @@ void Ladder::offer(Stages* stages, const char* method, Found* best) const {
   if (stages->stages_over() > 0 || (!faster && stages->extra_time() >= best->extra_time * (1 - 1e-12))) {
     return;
   }
-  *best = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), method, false, {}, stages->table()};
+  *best = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), method, false, {}, stages->table(), 0};
 }
 
 void Ladder::offer(EvictingRun run, int64_t budget_bytes, Found* best) const {
@@ -111,7 +121,7 @@ void Ladder::offer(EvictingRun run, int64_t budget_bytes, Found* best) const {
   }
   const int64_t peak = simulate(graph_, run.schedule).peak_bytes;
   if (peak <= budget_bytes) {
-    *best = {run.extra_time, peak, "eviction with foresight", false, std::move(run.schedule), {}};
+    *best = {run.extra_time, peak, "eviction with foresight", false, std::move(run.schedule), {}, 0};
   }
 }
 
@@ -150,7 +160,7 @@ void Ladder::find_least() {
     if (exact.finished) {
       const Cost cost = simulate(graph_, exact.schedule);
       lowest_ = {
-          cost.time - compact_.total_time, cost.peak_bytes, "exact search", false, std::move(exact.schedule), {}};
+          cost.time - compact_.total_time, cost.peak_bytes, "exact search", false, std::move(exact.schedule), {}, 0};
       least_bound_ = cost.peak_bytes;
       least_is_exact_ = true;
       return;
@@ -241,7 +251,7 @@ void Ladder::search_down() {
     }
     if (exact.feasible) {
       const int64_t peak = simulate(graph_, exact.schedule).peak_bytes;
-      lowest_ = {exact.extra_time, peak, "exact search", false, std::move(exact.schedule), {}};
+      lowest_ = {exact.extra_time, peak, "exact search", false, std::move(exact.schedule), {}, 0};
     } else {
       least_bound_ = middle + 1;
     }
@@ -256,7 +266,7 @@ double Ladder::bound(int64_t budget_bytes) {
   return it->second;
 }
 
-Ladder::Found Ladder::best_within(int64_t budget_bytes) {
+const Ladder::Found* Ladder::fastest(int64_t budget_bytes) {
   const Found* best = nullptr;
   if (small_) {
     best = &rung(budget_bytes);
@@ -273,16 +283,48 @@ Ladder::Found Ladder::best_within(int64_t budget_bytes) {
       best = &found;
     }
   }
+  return best;
+}
+
+// One pass after another on the rungs that are not left out, until the time is over.
+void Ladder::go_on(int64_t budget_bytes) {
+  const auto stop = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.seconds);
+  const auto over = [&] { return std::chrono::steady_clock::now() >= stop; };
+  for (bool changed = true; changed && !over();) {
+    changed = false;
+    for (auto& [bytes, found] : found_) {
+      const bool may_win = bytes <= budget_bytes && !found.proven && !found.table.again.empty() &&
+                           bound(bytes) < fastest(budget_bytes)->extra_time;
+      if (may_win && !over()) {
+        Stages stages(compact_, graph_, static_cast<double>(bytes));
+        anneal_once(&stages, &found);
+        changed = true;
+      }
+    }
+  }
+}
+
+Ladder::Found Ladder::best_within(int64_t budget_bytes) {
+  const Found* best = fastest(budget_bytes);
+  if (options_.seconds > 0) {
+    go_on(budget_bytes);
+    best = fastest(budget_bytes);
+  }
   Found answer = *best;
   // The optimum of a lower budget need not be that of this one.
   const auto here = found_.find(budget_bytes);
   answer.proven = best->proven && here != found_.end() && here->second.proven;
-  if (answer.schedule.empty()) {
-    Stages stages(compact_, graph_, static_cast<double>(budget_bytes));
-    stages.load(answer.table);
-    answer.schedule = stages.schedule();
-  }
+  answer.schedule = schedule_of(answer);
   return answer;
+}
+
+Schedule Ladder::schedule_of(const Found& found) const {
+  if (!found.schedule.empty()) {
+    return found.schedule;
+  }
+  Stages stages(compact_, graph_, static_cast<double>(found.peak_bytes));
+  stages.load(found.table);
+  return stages.schedule();
 }
 
 // Where the exact search may fail it is tried at every twentieth of the peak only.
@@ -340,7 +382,11 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   } else {
     by_table = *best;
   }
-  anneal_passes(&stages, &by_table);
+  int64_t left = effort_ / kShared;
+  while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
+    left -= pass_work(by_table.passes);
+    anneal_once(&stages, &by_table);
+  }
   for (const Found* found : {&by_table, &lowest_}) {
     if (found->peak_bytes > 0 && (best->peak_bytes == 0 || found->extra_time < best->extra_time)) {
       *best = *found;
@@ -377,19 +423,13 @@ const std::vector<size_t>& Ladder::ways_at(int64_t budget_bytes) {
   return it->second;
 }
 
-void Ladder::anneal_passes(Stages* stages, Found* best) const {
-  if (best->table.again.empty()) {
-    return;
-  }
-  int64_t left = effort_ / kShared;
-  int64_t work = kFirstPass;
-  for (uint64_t pass = 0; work <= left; ++pass) {
-    stages->load(best->table);
-    anneal(stages, work, kHeats[pass % std::size(kHeats)], pass + 1, options_.progress);
-    offer(stages, "local search", best);
-    left -= work;
-    work *= kGrowth;
-  }
+// Each pass has more work than the one before, and starts from the best of all.
+void Ladder::anneal_once(Stages* stages, Found* best) const {
+  const uint64_t pass = best->passes;
+  stages->load(best->table);
+  anneal(stages, pass_work(pass), kHeats[pass % std::size(kHeats)], pass + 1, options_.progress);
+  offer(stages, "local search", best);
+  best->passes = pass + 1;
 }
 
 }  // namespace encore::plan

@@ -28,6 +28,7 @@ class Ladder {
     bool proven = false;  ///< Nothing on this rung is faster.
     Schedule schedule;    ///< Empty on a rung whose table says it.
     Stages::Table table;  ///< Empty if the schedule doesn't come from one.
+    uint64_t passes = 0;  ///< Of annealing so far.
   };
 
   /// `graph` and `compact` are kept by reference. The least budget is searched for here.
@@ -40,7 +41,7 @@ class Ladder {
   /// The fastest plan within the budget, which is not below the least.
   Found best_within(int64_t budget_bytes);
   /// The plan with the lowest peak.
-  [[nodiscard]] const Found& lowest() const { return lowest_; }
+  [[nodiscard]] Schedule lowest_schedule() const { return schedule_of(lowest_); }
   /// No schedule within the budget has less extra time.
   double bound(int64_t budget_bytes);
 
@@ -59,7 +60,10 @@ class Ladder {
   [[nodiscard]] bool is_exact_rung(int64_t budget_bytes) const;
   const Found& rung(int64_t budget_bytes);
   void search(int64_t budget_bytes, Found* best);
-  void anneal_passes(Stages* stages, Found* best) const;
+  [[nodiscard]] Schedule schedule_of(const Found& found) const;
+  void anneal_once(Stages* stages, Found* best) const;
+  void go_on(int64_t budget_bytes);
+  const Found* fastest(int64_t budget_bytes);
   const std::vector<size_t>& ways_at(int64_t budget_bytes);
 
   const Graph& graph_;

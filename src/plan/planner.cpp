@@ -11,6 +11,7 @@
 #include "base/plain_numbers.h"
 #include "plan/bounds.h"
 #include "plan/ladder.h"
+#include "plan/refusal.h"
 
 namespace encore::plan {
 namespace {
@@ -63,6 +64,9 @@ Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions& options) 
     if (found.proven) {
       plan.lower_bound_proof = Proof::kExact;
     }
+  }
+  if (!plan.feasible) {
+    plan.refusal = explain_refusal(graph, budget_bytes, ladder.lowest_schedule());
   }
   return plan;
 }

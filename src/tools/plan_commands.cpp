@@ -124,6 +124,9 @@ int run_plan(Options options) {
     std::cerr << "encore: " << options.problem << ": no schedule within " << budget << " bytes is known; at least "
               << answer.min_feasible_bytes << " bytes (" << format_bytes(answer.min_feasible_bytes)
               << ") would do; raise --budget\n";
+    if (!answer.refusal.empty()) {
+      std::cerr << "encore: " << answer.refusal << "\n";
+    }
     return kRefused;
   }
   return kDone;
@@ -192,6 +195,8 @@ void add_plan_commands(CLI::App* app, int* exit_code) {
   };
   const auto search_options = [&](CLI::App* sub) {
     sub->add_option("--effort", options->plan.effort, "Work of the search, millions of operations; -1: by size");
+    sub->add_option("--seconds", options->plan.seconds, "Graphs: go on searching for so long")
+        ->check(CLI::Range(0.0, 1e9));
     sub->add_option("--exact-states", options->plan.exact_states,
                     "States of the exact search of small graphs; 0: none");
     sub->add_flag("--exact", options->plan.exact, "Chains: exact to the byte, at whatever cost");

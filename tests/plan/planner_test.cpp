@@ -180,6 +180,43 @@ TEST(Planner, RefusesWithTheLeastBudgetThatWouldDo) {
   EXPECT_THROW(plan(Graph{}, 1), InvalidArgument);
 }
 
+TEST(Planner, SaysWhichStepAndValuesMakeABudgetTooSmall) {
+  Graph graph;
+  graph.steps.push_back({"big", 1, 4000, 0, {}, {}});
+  graph.steps.push_back({"small", 1, 10, 0, {0}, {}});
+  graph.steps.push_back({"sum", 1, 500, 96, {0, 1}, {}});
+  const Plan alone = plan(graph, 4000);
+  EXPECT_FALSE(alone.feasible);
+  EXPECT_EQ(alone.refusal,
+            "step 2 ('sum') needs 4.5 KiB at once: 500 B for its value, 96 B while it runs, and it reads or finds held "
+            "step 0 ('big') of 3.9 KiB, step 1 ('small') of 10 B");
+  graph.outputs = {0, 1, 2};
+  graph.steps[2].temp_bytes = 0;
+  graph.steps.push_back({"last", 1, 9000, 0, {}, {}});
+  graph.outputs.push_back(3);
+  EXPECT_NE(plan(graph, 10'000).refusal.find("the outputs together are 13.2 KiB: step 3 ('last')"), std::string::npos);
+  EXPECT_TRUE(plan(graph, 20'000).refusal.empty());
+  // Between the largest step and the least budget: what is in memory at the peak of the tightest schedule.
+  const Graph tight = bench::small_graph("skips", 14, 5);
+  const Plan least = plan(tight, 0, quick());
+  ASSERT_GT(least.min_feasible_bytes, least.min_bytes_lower_bound);
+  const std::string words = plan(tight, least.min_feasible_bytes - 1, quick()).refusal;
+  EXPECT_EQ(words.find("each step alone fits"), 0U) << words;
+  EXPECT_NE(words.find(std::to_string(least.min_feasible_bytes) + " B are needed when step "), std::string::npos)
+      << words;
+}
+
+TEST(Planner, SearchingForSecondsIsNeverSlower) {
+  const Graph graph = bench::random_layered(120, 5, 3);
+  const int64_t budget = baseline(graph).peak_bytes * 2 / 5;
+  PlanOptions options = quick();
+  const Plan before = plan(graph, budget, options);
+  options.seconds = 0.3;
+  const Plan after = plan(graph, budget, options);
+  expect_holds(graph, after);
+  EXPECT_LE(after.time, before.time);
+}
+
 TEST(Planner, TheLeastKnownBudgetOfALargeGraphIsKept) {
   const Graph graph = bench::resnet50(2);
   const Plan refused = plan(graph, 1, quick());
