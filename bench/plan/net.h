@@ -77,7 +77,8 @@ Graph vgg16(int64_t batch);
 Graph resnet50(int64_t batch, int64_t side = 224);
 Graph mobilenet(int64_t batch);
 Graph unet(int64_t batch);
-Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t batch);
+Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t batch, bool dropout = true,
+          int64_t words = 4096);
 Graph lstm(int64_t times, int64_t width, int64_t batch);
 Graph densenet121(int64_t batch);
 

@@ -80,15 +80,16 @@ Graph unet(int64_t batch) {
   return m.net.finish(m.conv(x, 1, 2).value);
 }
 
-Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t batch) {
+Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t batch, bool dropout, int64_t words) {
   Net net("gpt");
   const int64_t rows = batch * tokens;
   const auto dense = [&](Value x, int64_t from, int64_t to) {
     return net.linear(x, rows * to, 2.0 * static_cast<double>(rows * from * to));
   };
+  const auto thin = [&](Value x) { return dropout ? net.dropout(x) : x; };
   const double attention = 2.0 * static_cast<double>(rows * tokens * width);
   Value x = net.input(rows * width);
-  x = net.dropout(dense(x, 1, width));
+  x = thin(dense(x, 1, width));
   for (int64_t layer = 0; layer < layers; ++layer) {
     const Value h = net.by_input("norm", x, 3);
     const Value qkv = dense(h, width, 3 * width);
@@ -96,13 +97,13 @@ Graph gpt(int64_t layers, int64_t width, int64_t heads, int64_t tokens, int64_t 
     const Value k = net.resize("slice", qkv, rows * width);
     const Value v = net.resize("slice", qkv, rows * width);
     const Value scores = net.matmul(q, k, batch * heads * tokens * tokens, attention);
-    const Value weights = net.dropout(net.by_output("softmax", scores, 3));
+    const Value weights = thin(net.by_output("softmax", scores, 3));
     const Value mixed = net.resize("merge", net.matmul(weights, v, rows * width, attention), rows * width);
-    x = net.add(x, net.dropout(dense(mixed, width, width)));
+    x = net.add(x, thin(dense(mixed, width, width)));
     const Value up = net.by_input("gelu", dense(net.by_input("norm", x, 3), width, 4 * width));
-    x = net.add(x, net.dropout(dense(up, 4 * width, width)));
+    x = net.add(x, thin(dense(up, 4 * width, width)));
   }
-  return net.finish(dense(net.by_input("norm", x, 3), width, 4096));
+  return net.finish(dense(net.by_input("norm", x, 3), width, words));
 }
 
 Graph lstm(int64_t times, int64_t width, int64_t batch) {

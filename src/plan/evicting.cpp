@@ -21,7 +21,11 @@ class Run {
         time_again_(graph.out.size(), -1),
         seen_(graph.n + 1, 0),
         seen_in_(graph.n + 1, -1),
-        again_(graph.n + 1) {}
+        again_(graph.n + 1) {
+    for (int32_t k = 0; k <= 2 * graph.n + 1; ++k) {
+      powers_.push_back(worth.distance == 1 ? k : std::pow(k, worth.distance));
+    }
+  }
 
   bool run() {
     for (stage_ = 0; stage_ <= graph_.n; ++stage_) {
@@ -138,44 +142,68 @@ class Run {
     return known;
   }
 
-  double worth_of(int32_t step) {
+  // The worth without what is gone around the value: never more than the whole.
+  double worth_alone(int32_t step, double* share) {
     const Span users = graph_.users(step);
     const auto* next = std::lower_bound(users.begin(), users.end(), stage_);
-    double distance = next == users.end() ? 2.0 * graph_.n : *next - stage_ + 1;
     double time = graph_.time[step];
+    double distance = 0;
     if (worth_.look_back) {
       distance = clock_ - last_use_[step] + 1;
-    } else if (next != users.end() && worth_.deep) {
-      time = time_again(step, next);
+    } else {
+      distance = powers_[next == users.end() ? 2 * graph_.n : *next - stage_ + 1];
+      time = next != users.end() && worth_.deep ? time_again(step, next) : time;
     }
-    distance = worth_.distance == 1 ? distance : std::pow(distance, worth_.distance);
-    return (time + worth_.around * around(step) + 1e-12 * graph_.total_time) /
-           (static_cast<double>(graph_.bytes[step]) * distance);
+    *share = 1 / (static_cast<double>(graph_.bytes[step]) * distance);
+    return (time + 1e-12 * graph_.total_time) * *share;
+  }
+
+  double worth_of(int32_t step) {
+    double share = 0;
+    const double alone = worth_alone(step, &share);
+    return alone + worth_.around * around(step) * share;
   }
 
   [[nodiscard]] bool is_free(int32_t step) const {
     return resident_[step] == 1 && locks_[step] == 0 && graph_.bytes[step] > 0 && graph_.may_recompute(step, stage_);
   }
 
-  // Orders what is in memory, the least worth first. In long graphs that serves for several evictions.
+  // Finds those in memory that are worth least. In long graphs that serves for several evictions.
   void rank() {
-    std::vector<std::pair<double, int32_t>> order;
+    open_.clear();
     size_t kept = 0;
     for (const int32_t step : where_) {
       if (resident_[step] == 1 && seen_in_[step] != rank_stamp_) {
         seen_in_[step] = rank_stamp_;
         where_[kept++] = step;
         if (is_free(step)) {
-          order.emplace_back(worth_of(step), step);
+          double share = 0;
+          const double alone = worth_alone(step, &share);
+          open_.push_back({alone, share, step});
         }
       }
     }
     ++rank_stamp_;
     where_.resize(kept);
-    work_ += 4 * static_cast<int64_t>(kept);
-    std::sort(order.begin(), order.end());
+    work_ += 6 * static_cast<int64_t>(kept);
+    // Those that are worth little alone come first; the rest can't be among the least.
+    const auto count = static_cast<size_t>(graph_.n / 1000 + 4);
+    std::make_heap(open_.begin(), open_.end());
+    best_.clear();
+    while (!open_.empty() && (best_.size() < count || open_.front().worth < best_.front().first)) {
+      std::pop_heap(open_.begin(), open_.end());
+      const Open next = open_.back();
+      open_.pop_back();
+      best_.emplace_back(next.worth + worth_.around * around(next.step) * next.share, next.step);
+      std::push_heap(best_.begin(), best_.end());
+      if (best_.size() > count) {
+        std::pop_heap(best_.begin(), best_.end());
+        best_.pop_back();
+      }
+    }
+    std::sort_heap(best_.begin(), best_.end());
     ranked_.clear();
-    for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    for (auto it = best_.rbegin(); it != best_.rend(); ++it) {
       ranked_.push_back(it->second);
     }
     fresh_.clear();
@@ -188,7 +216,7 @@ class Run {
     while (!ranked_.empty() && !is_free(ranked_.back())) {
       ranked_.pop_back();
     }
-    if (ranked_.empty() || fresh_.size() > kFresh || ++taken_ > graph_.n / 500) {
+    if (ranked_.empty() || fresh_.size() > kFresh || ++taken_ > graph_.n / 1000) {
       rank();
     }
     int32_t best = ranked_.empty() ? -1 : ranked_.back();
@@ -298,6 +326,17 @@ class Run {
   std::vector<double> time_again_;  // By use.
   std::vector<int32_t> seen_;
   int32_t stamp_ = 0;
+  struct Open {
+    double worth;
+    double share;
+    int32_t step;
+    bool operator<(const Open& other) const {
+      return worth != other.worth ? worth > other.worth : step > other.step;
+    }
+  };
+  std::vector<Open> open_;
+  std::vector<std::pair<double, int32_t>> best_;
+  std::vector<double> powers_;  // Of distances.
   std::vector<int32_t> ranked_, fresh_, seen_in_;
   int32_t rank_stamp_ = 0;
   int32_t taken_ = 0;  // Since the ranking.

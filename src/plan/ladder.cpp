@@ -39,7 +39,7 @@ constexpr int64_t kCutWork = 10 * kWorkUnit;
 constexpr int64_t kPressWork = 20 * kWorkUnit;
 
 int64_t eviction_work(int32_t n) {
-  return 5 * kWorkUnit + 5'000 * static_cast<int64_t>(n);
+  return 2 * kWorkUnit + 3'000 * static_cast<int64_t>(n);
 }
 
 int64_t pass_work(uint64_t pass) {
