@@ -330,9 +330,7 @@ class Run {
     double worth;
     double share;
     int32_t step;
-    bool operator<(const Open& other) const {
-      return worth != other.worth ? worth > other.worth : step > other.step;
-    }
+    bool operator<(const Open& other) const { return worth != other.worth ? worth > other.worth : step > other.step; }
   };
   std::vector<Open> open_;
   std::vector<std::pair<double, int32_t>> best_;

@@ -30,4 +30,7 @@ struct EvictingRun {
 /// `work` is counted on.
 EvictingRun run_evicting(const Compact& graph, double budget, const Worth& worth, int64_t max_work, int64_t* work);
 
+/// Leaves out recomputations that `budget`, which the run keeps, doesn't need.
+void tidy(const Compact& graph, double budget, int64_t max_work, EvictingRun* run);
+
 }  // namespace encore::plan

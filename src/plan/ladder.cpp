@@ -27,6 +27,13 @@ constexpr double kHeats[] = {0.1, 1, 0.3};
 constexpr int64_t kShared = 14;
 // Rungs lie at every percent of the plain peak, or closer where the least budget leaves few of them.
 constexpr int32_t kRungs = 100;
+// Above the least budget they begin so much closer, and each gap is so much wider than the one before.
+constexpr double kFiner = 8;
+constexpr double kWider = 1.15;
+// Rungs of graphs up to this size get more work where the start is further above the bound than this part of the time.
+constexpr int32_t kSmall = 700;
+constexpr double kFar = 0.08;
+constexpr int64_t kMore = 4;
 
 // Ways to weigh what is in memory, the most useful ones first.
 constexpr Worth kWorths[] = {
@@ -90,12 +97,20 @@ void Ladder::make_rungs() {
     count *= 2;
   }
   budgets_.push_back(lowest_.peak_bytes);
+  // Near the least budget the time falls fast.
+  double near = static_cast<double>(lowest_.peak_bytes);
+  for (double gap = peak / count / kFiner; gap < peak / count && near + gap < peak; gap *= kWider) {
+    near += gap;
+    budgets_.push_back(static_cast<int64_t>(std::floor(near)));
+  }
   for (double k = 1; k < count; ++k) {
     const auto bytes = static_cast<int64_t>(std::floor(k / count * peak));
-    if (bytes > budgets_.back()) {
+    if (bytes > lowest_.peak_bytes) {
       budgets_.push_back(bytes);
     }
   }
+  std::sort(budgets_.begin(), budgets_.end());
+  budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
 }
 
 // Where the exact search fails halfway between the least budget and the peak, it would fail rung after rung.
@@ -143,6 +158,12 @@ void Ladder::try_worth(size_t which, Stages* stages, Found* best) const {
     run.table.form = best->table.form;
   }
   stages->load(run.table);
+  if (stages->stages_over() > 0) {
+    // In the order of the steps it doesn't fit; what is left of it when it is tidied up may.
+    tidy(compact_, stages->budget(), kStartWork, &run);
+    run.table.form = stages->table().form;
+    stages->load(run.table);
+  }
   if (make_fit(stages, kStartWork)) {
     relax(stages, kStartWork);
     offer(stages, "local search", best);
@@ -382,7 +403,9 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   } else {
     by_table = *best;
   }
-  int64_t left = effort_ / kShared;
+  const bool far = compact_.n <= kSmall &&
+                   by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
+  int64_t left = effort_ / kShared * (far ? kMore : 1);
   while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
     left -= pass_work(by_table.passes);
     anneal_once(&stages, &by_table);
