@@ -10,14 +10,12 @@
 #include "plan/bounds.h"
 #include "plan/evicting.h"
 #include "plan/exact.h"
+#include "plan/ladder_limits.h"
 #include "plan/search.h"
 
 namespace encore::plan {
 namespace {
 
-constexpr int64_t kWorkUnit = 1'000'000;
-// The work of a start, of relaxing it, and of each try to get lower.
-constexpr int64_t kStartWork = 8 * kWorkUnit;
 // The passes of a rung: the work of the first, how much more each has than the one before, and their heats.
 constexpr int64_t kFirstPass = kWorkUnit / 10;
 constexpr int64_t kGrowth = 4;
@@ -30,20 +28,13 @@ constexpr int32_t kRungs = 100;
 // Above the least budget they begin so much closer, and each gap is so much wider than the one before.
 constexpr double kFiner = 8;
 constexpr double kWider = 1.15;
-// Rungs of graphs up to this size get more work where the start is further above the bound than this part of the time.
-constexpr int32_t kSmall = 700;
-constexpr double kFar = 0.08;
-constexpr int64_t kMore = 4;
-
-// Ways to weigh what is in memory, the most useful ones first.
-constexpr Worth kWorths[] = {
-    {0.3, 0.3, true, false, false}, {1, 0.1, true, false, false}, {1, 1, false, false, false},
-    {0.5, 1, true, false, true},    {1, 0.3, true, false, false}, {1, 0.3, false, false, false},
-    {1, 1, true, false, false},     {1, 1, false, true, false},
-};
+// Rungs of small graphs get more work where the start is further above the bound than this part of the time.
+constexpr double kFar = 0.25;
+int64_t more_work(int32_t n) {
+  return n <= 64 ? 16 : n <= 700 ? 4 : 1;
+}
 
 constexpr int64_t kCutWork = 10 * kWorkUnit;
-constexpr int64_t kPressWork = 20 * kWorkUnit;
 
 int64_t eviction_work(int32_t n) {
   return 2 * kWorkUnit + 3'000 * static_cast<int64_t>(n);
@@ -171,114 +162,6 @@ void Ladder::try_worth(size_t which, Stages* stages, Found* best) const {
   offer(std::move(run), static_cast<int64_t>(stages->budget()), best);
 }
 
-void Ladder::find_least() {
-  least_bound_ = least_peak(compact_);
-  lowest_.peak_bytes = peak_bytes_;
-  lowest_.schedule = plain_schedule(compact_);
-  lowest_.method = "plain";
-  if (try_exact_) {
-    ExactAnswer exact = exact_min_budget(compact_, options_.exact_states);
-    if (exact.finished) {
-      const Cost cost = simulate(graph_, exact.schedule);
-      lowest_ = {
-          cost.time - compact_.total_time, cost.peak_bytes, "exact search", false, std::move(exact.schedule), {}, 0};
-      least_bound_ = cost.peak_bytes;
-      least_is_exact_ = true;
-      return;
-    }
-  }
-  Stages stages(compact_, graph_, static_cast<double>(peak_bytes_));
-  halve_down(&stages);
-  press_down(&stages);
-  if (try_exact_) {
-    search_down();
-  }
-  least_is_exact_ = lowest_.peak_bytes == least_bound_;
-}
-
-// Runs that evict, at budgets between what is known to be too small or failed and what succeeded.
-void Ladder::halve_down(Stages* stages) {
-  constexpr double kClose = 1.02;
-  auto low = static_cast<double>(std::max<int64_t>(least_bound_, 1));
-  double next = low;  // The bound itself comes first.
-  while (lowest_.peak_bytes > least_bound_ && static_cast<double>(lowest_.peak_bytes) > low * kClose) {
-    Found found;
-    stages->set_budget(std::floor(next));
-    for (size_t k = 0; k < std::size(kWorths) && found.peak_bytes == 0; ++k) {
-      try_worth(k, stages, &found);
-    }
-    if (found.peak_bytes > 0) {
-      lowest_ = std::move(found);
-    } else {
-      low = next;
-    }
-    next = std::sqrt(low * static_cast<double>(lowest_.peak_bytes));
-  }
-}
-
-// Drops more and more from the table with the lowest peak, and from the plain one.
-void Ladder::press_down(Stages* stages) {
-  const auto least = static_cast<double>(least_bound_);
-  const auto press = [&] {
-    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, kPressWork) < lowest_.peak_bytes) {
-      stages->set_budget(stages->max_peak());
-      relax(stages, kStartWork);
-      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
-                 stages->table()};
-    }
-  };
-  if (!lowest_.table.again.empty()) {
-    stages->load(lowest_.table);
-    press();
-  }
-  stages->load(Stages(compact_, graph_, 0).table());
-  press();
-  heat_down(stages);
-}
-
-// Annealing at budgets below the lowest peak, as long as that succeeds.
-void Ladder::heat_down(Stages* stages) {
-  Stages::Table start = lowest_.table;
-  if (start.again.empty()) {
-    stages->set_budget(static_cast<double>(lowest_.peak_bytes));
-    stages->load(Stages(compact_, graph_, 0).table());
-    make_fit(stages, kStartWork);
-    start = stages->table();
-  }
-  const int64_t work = kPressWork / 20;
-  for (const double part : {0.4, 0.15, 0.05}) {
-    for (int tries = 0; tries < 3; ++tries) {
-      const auto gap = static_cast<double>(lowest_.peak_bytes - least_bound_);
-      stages->load(start);
-      stages->set_budget(static_cast<double>(lowest_.peak_bytes) - std::max(1.0, std::ceil(part * gap)));
-      if (gap <= 0 || !cool_into(stages, work, 1)) {
-        break;
-      }
-      relax(stages, kStartWork);
-      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
-                 stages->table()};
-      start = lowest_.table;
-    }
-  }
-}
-
-// The exact search for time may finish where that for memory doesn't.
-void Ladder::search_down() {
-  for (int tries = 0; tries < 6 && least_bound_ < lowest_.peak_bytes; ++tries) {
-    const int64_t middle = least_bound_ + (lowest_.peak_bytes - least_bound_) / 2;
-    ExactAnswer exact = exact_search(compact_, middle, options_.exact_states);
-    if (!exact.finished) {
-      return;
-    }
-    if (exact.feasible) {
-      const int64_t peak = simulate(graph_, exact.schedule).peak_bytes;
-      lowest_ = {exact.extra_time, peak, "exact search", false, std::move(exact.schedule), {}, 0};
-    } else {
-      least_bound_ = middle + 1;
-    }
-  }
-}
-
 double Ladder::bound(int64_t budget_bytes) {
   const auto [it, added] = bounds_.emplace(budget_bytes, 0);
   if (added) {
@@ -396,16 +279,15 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
     // As a table nothing fits so far.
     stages.load(Stages(compact_, graph_, 0).table());
     make_fit(&stages, kStartWork);
-    if (cool_into(&stages, kPressWork / 10, 1)) {
+    if (cool_into(&stages, hot_work(compact_.n), 1)) {
       relax(&stages, kStartWork);
       offer(&stages, "local search", &by_table);
     }
   } else {
     by_table = *best;
   }
-  const bool far = compact_.n <= kSmall &&
-                   by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
-  int64_t left = effort_ / kShared * (far ? kMore : 1);
+  const bool far = by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
+  int64_t left = effort_ / kShared * (far ? more_work(compact_.n) : 1);
   while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
     left -= pass_work(by_table.passes);
     anneal_once(&stages, &by_table);

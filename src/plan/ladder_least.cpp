@@ -1,0 +1,123 @@
+// The least budget for which the ladder has a plan.
+#include <algorithm>
+#include <cmath>
+
+#include <encore/plan/simulate.h>
+
+#include "plan/bounds.h"
+#include "plan/exact.h"
+#include "plan/ladder.h"
+#include "plan/ladder_limits.h"
+#include "plan/search.h"
+
+namespace encore::plan {
+
+void Ladder::find_least() {
+  least_bound_ = least_peak(compact_);
+  lowest_.peak_bytes = peak_bytes_;
+  lowest_.schedule = plain_schedule(compact_);
+  lowest_.method = "plain";
+  if (try_exact_) {
+    ExactAnswer exact = exact_min_budget(compact_, options_.exact_states);
+    if (exact.finished) {
+      const Cost cost = simulate(graph_, exact.schedule);
+      lowest_ = {
+          cost.time - compact_.total_time, cost.peak_bytes, "exact search", false, std::move(exact.schedule), {}, 0};
+      least_bound_ = cost.peak_bytes;
+      least_is_exact_ = true;
+      return;
+    }
+  }
+  Stages stages(compact_, graph_, static_cast<double>(peak_bytes_));
+  halve_down(&stages);
+  press_down(&stages);
+  if (try_exact_) {
+    search_down();
+  }
+  least_is_exact_ = lowest_.peak_bytes == least_bound_;
+}
+
+// Runs that evict, at budgets between what is known to be too small or failed and what succeeded.
+void Ladder::halve_down(Stages* stages) {
+  constexpr double kClose = 1.02;
+  auto low = static_cast<double>(std::max<int64_t>(least_bound_, 1));
+  double next = low;  // The bound itself comes first.
+  while (lowest_.peak_bytes > least_bound_ && static_cast<double>(lowest_.peak_bytes) > low * kClose) {
+    Found found;
+    stages->set_budget(std::floor(next));
+    for (size_t k = 0; k < std::size(kWorths) && found.peak_bytes == 0; ++k) {
+      try_worth(k, stages, &found);
+    }
+    if (found.peak_bytes > 0) {
+      lowest_ = std::move(found);
+    } else {
+      low = next;
+    }
+    next = std::sqrt(low * static_cast<double>(lowest_.peak_bytes));
+  }
+}
+
+// Drops more and more from the table with the lowest peak, and from the plain one.
+void Ladder::press_down(Stages* stages) {
+  const auto least = static_cast<double>(least_bound_);
+  const auto press = [&] {
+    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, kPressWork) < lowest_.peak_bytes) {
+      stages->set_budget(stages->max_peak());
+      relax(stages, kStartWork);
+      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
+                 stages->table()};
+    }
+  };
+  if (!lowest_.table.again.empty()) {
+    stages->load(lowest_.table);
+    press();
+  }
+  stages->load(Stages(compact_, graph_, 0).table());
+  press();
+  heat_down(stages);
+}
+
+// Annealing at budgets below the lowest peak, as long as that succeeds.
+void Ladder::heat_down(Stages* stages) {
+  Stages::Table start = lowest_.table;
+  if (start.again.empty()) {
+    stages->set_budget(static_cast<double>(lowest_.peak_bytes));
+    stages->load(Stages(compact_, graph_, 0).table());
+    make_fit(stages, kStartWork);
+    start = stages->table();
+  }
+  const int64_t work = hot_work(compact_.n);
+  for (const double part : {0.4, 0.15, 0.05}) {
+    for (int tries = 0; tries < 3; ++tries) {
+      const auto gap = static_cast<double>(lowest_.peak_bytes - least_bound_);
+      stages->load(start);
+      stages->set_budget(static_cast<double>(lowest_.peak_bytes) - std::max(1.0, std::ceil(part * gap)));
+      if (gap <= 0 || !cool_into(stages, work, 1)) {
+        break;
+      }
+      relax(stages, kStartWork);
+      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
+                 stages->table()};
+      start = lowest_.table;
+    }
+  }
+}
+
+// The exact search for time may finish where that for memory doesn't.
+void Ladder::search_down() {
+  for (int tries = 0; tries < 6 && least_bound_ < lowest_.peak_bytes; ++tries) {
+    const int64_t middle = least_bound_ + (lowest_.peak_bytes - least_bound_) / 2;
+    ExactAnswer exact = exact_search(compact_, middle, options_.exact_states);
+    if (!exact.finished) {
+      return;
+    }
+    if (exact.feasible) {
+      const int64_t peak = simulate(graph_, exact.schedule).peak_bytes;
+      lowest_ = {exact.extra_time, peak, "exact search", false, std::move(exact.schedule), {}, 0};
+    } else {
+      least_bound_ = middle + 1;
+    }
+  }
+}
+
+}  // namespace encore::plan

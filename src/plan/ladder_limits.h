@@ -1,0 +1,27 @@
+// Limits and ways to start that all of the ladder shares.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/evicting.h"
+
+namespace encore::plan {
+
+constexpr int64_t kWorkUnit = 1'000'000;
+// The work of a start and of relaxing it.
+constexpr int64_t kStartWork = 8 * kWorkUnit;
+// The work of each try to get lower.
+constexpr int64_t kPressWork = 20 * kWorkUnit;
+// The work of annealing into a budget that nothing keeps so far. Small graphs have few ways to do it.
+constexpr int64_t hot_work(int32_t n) {
+  return n <= 64 ? 8 * kWorkUnit : kWorkUnit;
+}
+
+// Ways to weigh what is in memory, the most useful ones first.
+constexpr Worth kWorths[] = {
+    {0.3, 0.3, true, false, false}, {1, 0.1, true, false, false}, {1, 1, false, false, false},
+    {0.5, 1, true, false, true},    {1, 0.3, true, false, false}, {1, 0.3, false, false, false},
+    {1, 1, true, false, false},     {1, 1, false, true, false},
+};
+
+}  // namespace encore::plan
