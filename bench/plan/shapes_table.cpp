@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     int64_t least = peak;
     for (const int percent : {90, 80, 70, 50, 30}) {
       const std::clock_t start = std::clock();
-      answer = plan(graph, peak / 100 * percent);
+      answer = plan(graph, parse_budget(std::to_string(percent) + "%", peak));
       longest = std::max(longest, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
       least = std::min(least, answer.min_feasible_bytes);
       if (answer.feasible) {

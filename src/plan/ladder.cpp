@@ -31,7 +31,7 @@ constexpr double kWider = 1.15;
 // Rungs of small graphs get more work where the start is further above the bound than this part of the time.
 constexpr double kFar = 0.25;
 int64_t more_work(int32_t n) {
-  return n <= 64 ? 16 : n <= 700 ? 4 : 1;
+  return n <= 64 ? 16 : n <= 200 ? 4 : 1;
 }
 
 constexpr int64_t kCutWork = 10 * kWorkUnit;
