@@ -34,6 +34,8 @@ int64_t more_work(int32_t n) {
   return n <= 64 ? 16 : n <= 200 ? 4 : 1;
 }
 
+// The exact search is tried on every rung of graphs up to this size.
+constexpr int32_t kExactEverywhere = 32;
 constexpr int64_t kCutWork = 10 * kWorkUnit;
 
 int64_t eviction_work(int32_t n) {
@@ -79,9 +81,9 @@ Ladder::Ladder(const Graph& graph, const Compact& compact, const PlanOptions& op
   make_rungs();
 }
 
-// Closer where there is little between the least budget and the peak.
+// Closer where there is little between the least budget and the peak, and where one exact search prunes all below.
 void Ladder::make_rungs() {
-  double count = kRungs;
+  double count = try_exact_ && compact_.n <= kExactEverywhere ? 4 * kRungs : kRungs;
   const auto peak = static_cast<double>(peak_bytes_);
   const auto range = static_cast<double>(peak_bytes_ - lowest_.peak_bytes);
   while (peak / count > 1 && range * count < peak * kRungs / 3) {
@@ -231,12 +233,13 @@ Schedule Ladder::schedule_of(const Found& found) const {
   return stages.schedule();
 }
 
-// Where the exact search may fail it is tried at every twentieth of the peak only.
+// Where the exact search often fails it is tried at every twentieth of the peak only.
 bool Ladder::is_exact_rung(int64_t budget_bytes) const {
   constexpr double kParts = 20;
   const auto peak = static_cast<double>(peak_bytes_);
   const double k = std::round(static_cast<double>(budget_bytes) / peak * kParts);
-  return budget_bytes == lowest_.peak_bytes || budget_bytes == static_cast<int64_t>(std::floor(k / kParts * peak));
+  return compact_.n <= kExactEverywhere || budget_bytes == lowest_.peak_bytes ||
+         budget_bytes == static_cast<int64_t>(std::floor(k / kParts * peak));
 }
 
 const Ladder::Found& Ladder::rung(int64_t budget_bytes) {
