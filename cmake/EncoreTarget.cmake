@@ -16,7 +16,10 @@ function(encore_target name)
     POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
-  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
+  if(ENCORE_WERROR)
+    target_compile_options(${name} PRIVATE -Werror)
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   if(arg_TORCH)
     target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
@@ -24,7 +27,8 @@ function(encore_target name)
     target_compile_options(${name} PRIVATE ${torch_flags})
     # Some of LibTorch's classes have other members without NDEBUG than the ones its binaries were built with.
     target_compile_definitions(${name} PRIVATE NDEBUG)
-    target_link_libraries(${name} PRIVATE PkgConfig::XXHASH)
+    target_include_directories(${name} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
+    target_compile_definitions(${name} PRIVATE XXH_INLINE_ALL)
   endif()
   if(ENCORE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${ENCORE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -34,11 +38,16 @@ function(encore_target name)
   endif()
 endfunction()
 
-# encore_module(name [TORCH] [DEPENDS modules...]): the sources of src/<name>, as an object library.
+# encore_module(name [TORCH] [APART files...] [DEPENDS modules...]): the sources of src/<name>, as an object library. Files
+# that use a name for something else than the module's others are compiled apart from them.
 function(encore_module name)
-  cmake_parse_arguments(arg "TORCH" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
   add_library(encore_${name}_objects OBJECT ${sources})
+  encore_unity(encore_${name}_objects)
+  foreach(file IN LISTS arg_APART)
+    set_source_files_properties(src/${name}/${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
   if(arg_TORCH)
     encore_target(encore_${name}_objects TORCH)
   else()
@@ -62,22 +71,52 @@ function(encore_torch_pch name)
   target_precompile_headers(${name} REUSE_FROM encore_pch)
 endfunction()
 
-# encore_library(name MODULES modules... [LINKS libraries...]): a library made of modules, exported as encore::<name>.
+# What uses the library as its users do (workloads, examples, tests, benchmarks) shares another one.
+function(encore_user_pch name)
+  if(NOT TARGET encore_user_pch)
+    file(WRITE ${PROJECT_BINARY_DIR}/encore_user_pch.cpp "// Holds the precompiled header.\n")
+    add_library(encore_user_pch OBJECT ${PROJECT_BINARY_DIR}/encore_user_pch.cpp)
+    encore_target(encore_user_pch TORCH)
+    target_link_libraries(encore_user_pch PRIVATE encore::encore)  # for LibTorch's definitions
+    target_precompile_headers(encore_user_pch PRIVATE <torch/torch.h> <encore/encore.h>)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM encore_user_pch)
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # A precompiled header is bound to its flags: the library's -fPIC, not an executable's -fPIE.
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
+  endif()
+endfunction()
+
+# encore_unity(target): all sources of a target as one unit. Each unit reads a precompiled header of 200 MB.
+function(encore_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ENCORE_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  if(ENCORE_UNITY)
+    # GCC takes files that are included for headers, whose classes should not have parts without a linkage.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
+# encore_library(name FILE file MODULES modules... [LINKS libraries...]): a library made of modules, exported as
+# encore::<name>; shared or static, as BUILD_SHARED_LIBS says.
 function(encore_library name)
-  cmake_parse_arguments(arg "" "" "MODULES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "FILE" "MODULES;LINKS" ${ARGN})
   set(target encore_${name})
   set(objects)
   foreach(module IN LISTS arg_MODULES)
     list(APPEND objects $<TARGET_OBJECTS:encore_${module}_objects>)
   endforeach()
-  add_library(${target} SHARED ${objects})
+  add_library(${target} ${objects})
   add_library(encore::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${name}
+    OUTPUT_NAME ${arg_FILE}
     LINKER_LANGUAGE CXX
     INSTALL_RPATH "$ORIGIN"
+    INSTALL_RPATH_USE_LINK_PATH ON  # a LibTorch outside of the system's folders
     VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    SOVERSION ${ENCORE_ABI})
   encore_target(${target})
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -14,3 +14,4 @@
 #include <encore/segments.h>
 #include <encore/sequential.h>
 #include <encore/transforms.h>
+#include <encore/version.h>

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <encore/version.h>
+
 #include "tools/files.h"
 #include "tools/plan_commands.h"
 #include "tools/report_commands.h"
@@ -13,6 +15,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Plans which values of a training step to keep and which to compute again, within a byte budget, and shows runs.",
       "encore");
+  app.set_version_flag("--version", "encore " ENCORE_VERSION);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"

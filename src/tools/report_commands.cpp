@@ -15,12 +15,12 @@
 namespace encore::tools {
 namespace {
 
-struct Options {
+struct Conversion {
   std::string run;
   std::string output;
 };
 
-int convert(const Options& options, std::string (*form)(const report::Run&)) {
+int convert(const Conversion& options, std::string (*form)(const report::Run&)) {
   const report::Run run = report::run_from_json(read_file(options.run), options.run);
   std::error_code unknown;
   if (std::filesystem::equivalent(options.run, options.output, unknown)) {
@@ -33,7 +33,7 @@ int convert(const Options& options, std::string (*form)(const report::Run&)) {
 }  // namespace
 
 void add_report_commands(CLI::App* app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<Conversion>();
   const auto command = [&](const char* name, const char* what, const char* output, const char* footer,
                            std::string (*form)(const report::Run&)) {
     CLI::App* sub = app->add_subcommand(name, what);

@@ -1,4 +1,4 @@
-// The headers that every test of the torch modules uses; precompiled.
+// The headers that every test of the torch modules uses; LibTorch's and ours are precompiled.
 #pragma once
 
 #include <gtest/gtest.h>

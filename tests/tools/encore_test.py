@@ -166,6 +166,9 @@ class Command(unittest.TestCase):
                           ["report"], ["report", self.graph], ["report", "-o", "x"], ["trace", self.graph, "-o"]):
             self.assertNotEqual(self.run_encore(*arguments, code=2).stderr, "")
 
+    def test_says_its_version(self):
+        self.assertRegex(self.run_encore("--version").stdout, r"^encore \d+\.\d+\.\d+\n$")
+
     def test_help_has_examples(self):
         self.assertIn("encore plan graph.json --budget 80%", self.run_encore("--help").stdout)
         for command in "plan", "curve", "simulate", "report", "trace":
