@@ -2,28 +2,44 @@
 PRESET ?= dev
 JOBS ?= $(shell nproc)
 TARGET ?= all
+SETUP ?= dev
 
-.PHONY: demo test bench setup build format lint clean
+.PHONY: demo test bench setup build packages docs symbols format lint clean
 
 setup:
-	@scripts/setup
+	@scripts/setup $(SETUP)
 
 build: setup
 	@test -f build/$(PRESET)/build.ninja || cmake --preset $(PRESET)
 	@cmake --build build/$(PRESET) -j $(JOBS) --target $(TARGET)
 
-test: build
+test:
+	@$(MAKE) --no-print-directory build SETUP=test
 	@ctest --test-dir build/$(PRESET) --output-on-failure -j $(JOBS)
 
 # make demo BUDGET=300MiB MODEL=gpt STEPS=200
 demo:
-	@$(MAKE) --no-print-directory build PRESET=release TARGET=demo
+	@$(MAKE) --no-print-directory build SETUP=demo PRESET=release TARGET=demo
 	@scripts/with_blas build/release/examples/demo/demo --report build/demo/report.html \
 	  $(if $(BUDGET),--budget '$(BUDGET)') $(if $(MODEL),--model '$(MODEL)') $(if $(STEPS),--steps '$(STEPS)')
 
 bench:
-	@$(MAKE) --no-print-directory build PRESET=release
+	@$(MAKE) --no-print-directory build SETUP=bench PRESET=release
 	@bench/run build/release
+
+# libencore0, libencore-dev and encore, in build/packages
+packages:
+	@$(MAKE) --no-print-directory build SETUP=test PRESET=debian
+	@cpack --config build/debian/CPackConfig.cmake -B build/packages
+	@rm -rf build/packages/_CPack_Packages
+
+# The site, in build/docs/html
+docs: setup
+	@scripts/docs
+
+# After a change of what the libraries export
+symbols:
+	@$(MAKE) --no-print-directory build TARGET=renew_symbols
 
 format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
