@@ -62,6 +62,13 @@ std::string to_html(const Run& run) {
   Page page;
   page.chart("memory", "Memory over the step",
              about_the_step(run) + " All tensor bytes, from the beginning of the step to its end.", memory_chart(run));
+  if (!run.peak.parts.empty()) {
+    page.table("peak", "Live at the peak",
+               "What is in memory " + seconds_text(run.peak.seconds) + " into the step, when it needs most" +
+                   (run.peak.during.empty() ? "" : ", while " + run.peak.during + " runs") +
+                   ": summed by module and op.",
+               peak_bar(run), peak_table(run));
+  }
   page.chart("tradeoff", "Time against memory",
              "What the step would take within other budgets; less memory costs more replay.", curve_chart(run));
   page.chart("prediction", "Predicted against measured", prediction_summary(run), prediction_chart(run));

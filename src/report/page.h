@@ -28,6 +28,9 @@ std::string prediction_summary(const Run& run);
 /// The head of the page's body: name, verdict, what went wrong, headline figures.
 std::string page_header(const Run& run);
 
+/// What the run's steps have to say: refused ones as an alarm, those that left their plan as a note.
+std::string notices(const Run& run);
+
 /// A table that the page's script fills from `rows`, an array of arrays of cells.
 struct DrawnTable {
   std::string html;
@@ -36,8 +39,12 @@ struct DrawnTable {
 DrawnTable values_table(const Run& run);
 DrawnTable steps_table(const Run& run);
 DrawnTable systems_table(const Run& run);
+/// What was in memory at the peak, summed by module, op and kind.
+DrawnTable peak_table(const Run& run);
 
 /// How many bytes met which action, as a bar with its legend.
 std::string actions_bar(const Run& run);
+/// How many bytes of the peak are which module's, likewise.
+std::string peak_bar(const Run& run);
 
 }  // namespace encore::report

@@ -60,6 +60,9 @@
       cell.append(number, element('span', 'unit', unit));
       cell.title = value + ' s';
     },
+    percent(cell, value) {
+      cell.textContent = (100 * value).toFixed(1) + '%';
+    },
     count(cell, value) {
       cell.textContent = grouped.format(value);
     },

@@ -1,4 +1,4 @@
-// The first screen of the page: name, verdict, notices, headline figures.
+// The first screen of the page: name, verdict, what was kept, headline figures.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -9,18 +9,47 @@
 namespace encore::report {
 namespace {
 
-constexpr size_t kNotices = 3;
-
 double ratio(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : kUnknown;
+}
+
+// A step that learns runs without a limit: its peak is what plain LibTorch needs, and no promise was made for it.
+bool is_governed(const Run& run, const RunStep& step) {
+  return run.limit_bytes < 0 || step.mode != "plain";
 }
 
 int64_t highest_peak(const Run& run) {
   int64_t peak = -1;
   for (const RunStep& step : run.steps) {
-    peak = std::max(peak, step.measured_peak_bytes);
+    peak = is_governed(run, step) ? std::max(peak, step.measured_peak_bytes) : peak;
   }
   return peak;
+}
+
+/// What plain LibTorch needs: as computed for the shown step, or as the steps that learnt did.
+int64_t plain_peak(const Run& run) {
+  const RunStep* shown = shown_step(run);
+  int64_t peak = shown != nullptr ? shown->plain_peak_bytes : -1;
+  for (const RunStep& step : run.steps) {
+    peak = step.mode == "plain" ? std::max(peak, step.measured_peak_bytes) : peak;
+  }
+  return peak;
+}
+
+/// How much longer a step takes than plain's, where both were compared in turn; unknown otherwise.
+double extra_time(const Run& run, int64_t peak) {
+  double plain = kUnknown;
+  double own = kUnknown;
+  for (const System& system : run.systems) {
+    const bool is_plain = system.name == "plain" || system.name.rfind("Plain", 0) == 0;
+    const double miss = static_cast<double>(system.peak_bytes - peak) / static_cast<double>(peak);
+    if (is_plain) {
+      plain = system.step_seconds;
+    } else if (std::abs(miss) < 0.01 && !(system.step_seconds >= own)) {
+      own = system.step_seconds;
+    }
+  }
+  return own / plain - 1;
 }
 
 std::string verdict(const Run& run) {
@@ -37,7 +66,7 @@ std::string verdict(const Run& run) {
     return pill("bad", "A step was refused");
   }
   if (run.steps.empty() || peak < 0) {
-    return pill("neutral", "Nothing measured");
+    return pill("neutral", run.limit_bytes >= 0 && plain_peak(run) >= 0 ? "Only learnt so far" : "Nothing measured");
   }
   return run.limit_bytes >= 0 ? pill("good", "Within the budget") : pill("neutral", "No budget");
 }
@@ -51,30 +80,41 @@ std::string subtitle(const Run& run) {
   return text + ".";
 }
 
-// Steps that say something, in a box: refused ones as an alarm, those that fell back as a note.
-std::string notices(const Run& run, bool refused) {
-  std::vector<const RunStep*> steps;
-  for (const RunStep& step : run.steps) {
-    if (refused ? step.mode == "refused" : step.mode != "refused" && !step.message.empty()) {
-      steps.push_back(&step);
-    }
-  }
-  if (steps.empty()) {
+/// What a user wants to know, in a sentence; nothing where nothing ran within a budget.
+std::string story(const Run& run) {
+  const int64_t peak = highest_peak(run);
+  if (run.limit_bytes < 0 || peak < 0 || peak > run.limit_bytes) {
     return "";
   }
-  const auto count = static_cast<int64_t>(steps.size());
-  std::string out = std::string("<section class=\"notice ") + (refused ? "bad" : "note") + "\"><h2>" +
-                    counted(count, "step") +
-                    (refused ? (count == 1 ? " was refused" : " were refused") : " fell back") + "</h2><ul>";
-  for (size_t k = 0; k < std::min(kNotices, steps.size()); ++k) {
-    out += "<li>Step " + count_text(steps[k]->index) + ": <bdi>" +
-           escape_html(steps[k]->message.empty() ? "no reason was recorded" : steps[k]->message) + "</bdi></li>";
+  std::string text = "Kept within " + bytes_text(peak) + " of " + bytes_text(run.limit_bytes);
+  if (const int64_t plain = plain_peak(run); plain >= 0) {
+    text += "; plain LibTorch needs " + bytes_text(plain);
   }
-  if (steps.size() > kNotices) {
-    out += "<li>" + count_text(count - static_cast<int64_t>(kNotices)) +
-           " more, in the <a href=\"#steps\">table of steps</a></li>";
+  if (const double extra = extra_time(run, peak); std::isfinite(extra)) {
+    text += std::abs(extra) < 0.005 ? "; as fast as plain"
+                                    : "; a step takes " + percent_text(std::abs(extra)) +
+                                          (extra < 0 ? " less" : " more") + " time than plain";
   }
-  return out + "</ul></section>\n";
+  const bool all_same = run.systems.size() > 1 && std::all_of(run.systems.begin(), run.systems.end(),
+                                                              [](const System& s) { return s.bit_identical; });
+  return text + (all_same ? ". Every way that was compared gives the same bits." : ".");
+}
+
+/// The steps that learnt, apart from those that are held to the budget.
+std::string about_learning(const Run& run) {
+  int64_t count = 0;
+  int64_t peak = -1;
+  for (const RunStep& step : run.steps) {
+    if (!is_governed(run, step)) {
+      ++count;
+      peak = std::max(peak, step.measured_peak_bytes);
+    }
+  }
+  if (count == 0 || peak <= run.limit_bytes) {
+    return "";
+  }
+  return (count == 1 ? std::string("One step") : count_text(count) + " steps") +
+         " learnt what the model does, without a limit, and needed " + bytes_text(peak) + ".";
 }
 
 std::string figure(const char* name, const std::string& value, const std::string& note) {
@@ -174,8 +214,11 @@ std::string headline_figures(const Run& run, const RunStep& step) {
 std::string page_header(const Run& run) {
   std::string out = "<header><p class=\"eyebrow\">Encore run report</p><div class=\"title\"><h1><bdi>" +
                     escape_html(run.name.empty() ? "Unnamed run" : run.name) + "</bdi></h1>" + verdict(run) +
-                    "</div><p class=\"lead\">" + escape_html(subtitle(run)) + "</p></header>\n";
-  out += notices(run, true) + notices(run, false);
+                    "</div><p class=\"lead\">" + escape_html(subtitle(run)) + "</p>";
+  for (const std::string& text : {story(run), about_learning(run)}) {
+    out += text.empty() ? "" : "<p class=\"lead\">" + escape_html(text) + "</p>";
+  }
+  out += "</header>\n" + notices(run);
   const RunStep* step = shown_step(run);
   if (step == nullptr) {
     return out +

@@ -65,6 +65,21 @@ struct RunValue {
   double price = kUnknown;  ///< Seconds to compute it again.
 };
 
+/// Something that was in memory at the peak.
+struct LivePart {
+  std::string name;  ///< The op that made it.
+  std::string path;  ///< The module it belongs to: "layers.3.attention".
+  int64_t bytes = 0;
+  std::string kind;  ///< "kept", "packed", "scratch", "outside": not the plan's to drop; or any other word.
+};
+
+/// What was in memory when the shown step's plan needs most.
+struct LivePeak {
+  std::string during;  ///< The op that runs then.
+  double seconds = 0;  ///< Since the shown step began, by the plan.
+  std::vector<LivePart> parts;
+};
+
 /// Another way of running the same step, for comparison.
 struct System {
   std::string name;
@@ -93,6 +108,7 @@ struct Run {
   std::vector<Timeline> timelines;
   Curve curve;
   std::vector<RunValue> values;
+  LivePeak peak;  ///< No parts: unknown.
   std::vector<System> systems;
   std::vector<TraceEvent> events;
 };

@@ -210,6 +210,14 @@ RunValue read_value(const Reader& reader) {
   return value;
 }
 
+LivePart read_live_part(const Reader& reader) {
+  return {reader.required_text("name"), reader.text("path"), reader.required_integer("bytes", 0), reader.text("kind")};
+}
+
+LivePeak read_peak(const Reader& reader) {
+  return {reader.text("during"), reader.seconds("seconds", 0), reader.list("parts", read_live_part)};
+}
+
 System read_system(const Reader& reader) {
   return {reader.required_text("name"), reader.integer("peak_bytes", -1, -1), reader.seconds("step_seconds", 0),
           reader.flag("bit_identical")};
@@ -274,6 +282,14 @@ ordered_json write_value(const RunValue& value) {
           {"action", value.action}, {"why", value.why},   {"price", number(value.price)}};
 }
 
+ordered_json write_peak(const LivePeak& peak) {
+  return {{"during", peak.during},
+          {"seconds", duration(peak.seconds)},
+          {"parts", list_of(peak.parts, [](const LivePart& part) {
+             return ordered_json{{"name", part.name}, {"path", part.path}, {"bytes", part.bytes}, {"kind", part.kind}};
+           })}};
+}
+
 ordered_json write_system(const System& system) {
   return {{"name", system.name},
           {"peak_bytes", system.peak_bytes},
@@ -303,6 +319,7 @@ std::string to_json(const Run& run) {
       {"timelines", list_of(run.timelines, write_timeline)},
       {"curve", write_curve(run.curve)},
       {"values", list_of(run.values, write_value)},
+      {"peak", write_peak(run.peak)},
       {"systems", list_of(run.systems, write_system)},
       {"events", list_of(run.events, write_event)}};
   return root.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -344,6 +361,9 @@ Run run_from_json(std::string_view text, const std::string& file) {
     run.curve = read_curve(Reader(*curve, file + ": curve"));
   }
   run.values = reader.list("values", read_value);
+  if (const json* peak = reader.find("peak"); peak != nullptr) {
+    run.peak = read_peak(Reader(*peak, file + ": peak"));
+  }
   run.systems = reader.list("systems", read_system);
   run.events = reader.list("events", read_event);
   return run;

@@ -1,5 +1,6 @@
 // The page's tables: heads as HTML, rows as data for the page's script.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -78,6 +79,55 @@ DrawnTable draw(const Words& words, std::vector<Column> columns, json rows) {
   return {out, rows.dump(-1, ' ', false, json::error_handler_t::replace)};
 }
 
+/// A part of a bar.
+struct Share {
+  std::string name;
+  int64_t count = 0;
+  double bytes = 0;
+};
+
+void add(std::map<std::string, Share>& shares, const std::string& name, int64_t bytes) {
+  Share& share = shares[name];
+  share.name = name;
+  ++share.count;
+  share.bytes += static_cast<double>(bytes);
+}
+
+/// A bar with its legend, the largest share first.
+std::string bar_of(const std::map<std::string, Share>& by_name) {
+  double total = 0;
+  std::vector<Share> shares;
+  shares.reserve(by_name.size());
+  for (const auto& entry : by_name) {
+    shares.push_back(entry.second);
+    total += entry.second.bytes;
+  }
+  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
+  constexpr size_t kShares = 5;
+  if (shares.size() > kShares) {
+    Share& other = shares[kShares - 1];
+    other.name = "other";
+    for (size_t k = kShares; k < shares.size(); ++k) {
+      other.count += shares[k].count;
+      other.bytes += shares[k].bytes;
+    }
+    shares.resize(kShares);
+  }
+  std::string bar;
+  std::string legend;
+  int rank = 0;
+  for (const Share& share : shares) {
+    // "kept" has one colour in every report; the others take theirs by rank.
+    const std::string style = share.name == "kept" ? "kept" : "share-" + std::to_string(rank++);
+    const double part = total > 0 ? share.bytes / total : 1.0 / static_cast<double>(shares.size());
+    bar += "<span class=\"" + style + "\" style=\"flex-grow:" + number_text("%.4f", part) + "\"></span>";
+    legend += "<li><span class=\"key " + style + "\"></span><bdi>" + escape_html(share.name) + "</bdi> <b>" +
+              bytes_text(static_cast<int64_t>(std::min(share.bytes, 9.2e18))) + "</b> <span>in " +
+              counted(share.count, "value") + "</span></li>";
+  }
+  return "<div class=\"bar\" aria-hidden=\"true\">" + bar + "</div><ul class=\"legend\">" + legend + "</ul>\n";
+}
+
 }  // namespace
 
 DrawnTable values_table(const Run& run) {
@@ -137,51 +187,56 @@ DrawnTable systems_table(const Run& run) {
               std::move(rows));
 }
 
-std::string actions_bar(const Run& run) {
-  struct Share {
-    std::string action;
+DrawnTable peak_table(const Run& run) {
+  struct Sum {
+    int64_t bytes = 0;
     int64_t count = 0;
-    double bytes = 0;
   };
-  std::map<std::string, Share> by_action;
+  std::map<std::array<std::string, 3>, Sum> sums;
   double total = 0;
+  for (const LivePart& part : run.peak.parts) {
+    Sum& sum = sums[{part.path, part.name, part.kind}];
+    sum.bytes += part.bytes;
+    ++sum.count;
+    total += static_cast<double>(part.bytes);
+  }
+  json rows = json::array();
+  for (const auto& [key, sum] : sums) {
+    rows.push_back({key[1], key[0], sum.bytes, total > 0 ? json(static_cast<double>(sum.bytes) / total) : json(nullptr),
+                    sum.count, key[2]});
+  }
+  return draw({"peak", "Live at the peak", "row", "Size", true},
+              {{"Op", "text"},
+               {"Module", "text"},
+               {"Size", "bytes"},
+               {"Share", "percent"},
+               {"Values", "count"},
+               {"Kind", "pill"}},
+              std::move(rows));
+}
+
+std::string actions_bar(const Run& run) {
+  std::map<std::string, Share> by_action;
   for (const RunValue& value : run.values) {
-    Share& share = by_action[value.action];
-    share.action = value.action;
-    ++share.count;
-    share.bytes += static_cast<double>(value.bytes);
-    total += static_cast<double>(value.bytes);
+    add(by_action, value.action.empty() ? "(no action)" : value.action, value.bytes);
   }
-  std::vector<Share> shares;
-  shares.reserve(by_action.size());
-  for (const auto& entry : by_action) {
-    shares.push_back(entry.second);
+  return bar_of(by_action);
+}
+
+std::string peak_bar(const Run& run) {
+  std::map<std::string, Share> by_module;
+  for (const LivePart& part : run.peak.parts) {
+    // "blocks.3.attention.out" -> "blocks.3": a model has a handful of those, and a thousand of the others.
+    const size_t dot = part.path.find('.');
+    const size_t end = dot == std::string::npos ? dot : part.path.find('.', dot + 1);
+    const std::string module = part.path.substr(0, end);
+    add(by_module,
+        !module.empty()          ? module
+        : part.kind == "outside" ? "outside of the plan"
+                                 : "(no module)",
+        part.bytes);
   }
-  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
-  constexpr size_t kShares = 5;
-  if (shares.size() > kShares) {
-    Share& other = shares[kShares - 1];
-    other.action = "other";
-    for (size_t k = kShares; k < shares.size(); ++k) {
-      other.count += shares[k].count;
-      other.bytes += shares[k].bytes;
-    }
-    shares.resize(kShares);
-  }
-  std::string bar;
-  std::string legend;
-  int rank = 0;
-  for (const Share& share : shares) {
-    // "kept" has one colour in every report; the others take theirs by rank.
-    const std::string style = share.action == "kept" ? "kept" : "share-" + std::to_string(rank++);
-    const double part = total > 0 ? share.bytes / total : 1.0 / static_cast<double>(shares.size());
-    bar += "<span class=\"" + style + "\" style=\"flex-grow:" + number_text("%.4f", part) + "\"></span>";
-    legend += "<li><span class=\"key " + style + "\"></span><bdi>" +
-              escape_html(share.action.empty() ? "(no action)" : share.action) + "</bdi> <b>" +
-              bytes_text(static_cast<int64_t>(std::min(share.bytes, 9.2e18))) + "</b> <span>in " +
-              counted(share.count, "value") + "</span></li>";
-  }
-  return "<div class=\"bar\" aria-hidden=\"true\">" + bar + "</div><ul class=\"legend\">" + legend + "</ul>\n";
+  return bar_of(by_module);
 }
 
 }  // namespace encore::report

@@ -86,7 +86,7 @@ class Page(unittest.TestCase):
         self.assertEqual(sorted(self.column("values", 0)), sorted(names))
         systems = [system["name"] for system in self.runs["hostile"]["systems"]]
         self.assertEqual(self.column("systems", 0), systems)
-        self.assertIn(names[0], self.one(".notice.note").text)
+        self.assertIn(names[0], self.all(".notice.note")[0].text)
         ActionChains(self.driver).move_to_element(self.all("tbody th")[0]).perform()
         with self.assertRaises(NoAlertPresentException):
             self.driver.switch_to.alert.text
@@ -128,7 +128,8 @@ class Page(unittest.TestCase):
                 break
         self.assertEqual(reached[0], ("a", "Skip to the report"))
         buttons = [text for tag, text in reached if tag == "button"]
-        self.assertEqual(buttons, ["Value", "Module", "Size", "Action", "Price", "Why"])
+        self.assertEqual(buttons, ["Op", "Module", "Size", "Share", "Values", "Kind", "Next",  # live at the peak
+                                   "Value", "Module", "Size", "Action", "Price", "Why"])
         self.assertEqual(len([1 for _, text in reached if "arrow keys" in text]), 3)
         outline = self.script("return getComputedStyle(document.activeElement).outlineStyle")
         self.assertEqual(outline, "solid")
@@ -213,9 +214,16 @@ class Page(unittest.TestCase):
         frame.send_keys(Keys.ESCAPE)
         self.assertEqual(self.all("#curve-chart .tip"), [])
 
+    def test_what_was_live_at_the_peak_is_summed_by_module_and_op(self):
+        self.open("normal")
+        self.assertIn("while aten::_softmax runs", self.one("#peak .intro").text)
+        self.assertEqual(self.column("peak", 0)[:2], ["what the plan can't drop", "aten::gelu"])
+        self.assertEqual(self.column("peak", 3)[0], "30.1%")
+        self.assertEqual(self.one("#peak .legend li:first-child").text, "outside of the plan 150.0 MiB in 1 value")
+
     def test_tables_can_be_read_aloud(self):
         self.open("normal")
-        for table in "values", "steps", "systems":
+        for table in "values", "steps", "systems", "peak":
             self.assertNotEqual(self.one(f"[data-table={table}] caption").get_attribute("textContent"), "")
             heads = self.all(f"[data-table={table}] thead th")
             self.assertEqual({head.get_attribute("scope") for head in heads}, {"col"})

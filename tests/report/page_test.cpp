@@ -44,7 +44,7 @@ TEST(Page, SaysWhatTheRunDid) {
   EXPECT_TRUE(holds(page, "62.5 ms of it replay, 12.5%"));
   EXPECT_TRUE(holds(page, "needs at least 612 MiB"));
   EXPECT_TRUE(holds(page, "predicted 400.0 MiB, measured 404.0 MiB, 4.0 MiB more."));
-  for (const char* section : {"memory", "tradeoff", "prediction", "values", "steps", "systems"}) {
+  for (const char* section : {"memory", "peak", "tradeoff", "prediction", "values", "steps", "systems"}) {
     EXPECT_TRUE(holds(page, std::string("<section id=\"") + section + "\"")) << section;
     EXPECT_TRUE(holds(page, std::string("href=\"#") + section + "\"")) << section;
   }
@@ -115,6 +115,7 @@ TEST(Page, TablesCarryTheExactNumbers) {
 
 TEST(Page, ColumnsThatSayNothingAreLeftOut) {
   report::Run run = sample_run();
+  run.peak.parts.clear();
   for (RunValue& value : run.values) {
     value.path = value.why = "";
     value.price = kUnknown;
@@ -163,6 +164,55 @@ TEST(Page, APeakAboveTheBudgetIsSaidFirst) {
   report::Run run = sample_run();
   run.steps[1].measured_peak_bytes = run.limit_bytes + 1;
   EXPECT_TRUE(holds(to_html(run), "Over the budget"));
+}
+
+TEST(Page, StepsThatLearnAreNotHeldAgainstTheBudget) {
+  report::Run run = sample_run();
+  run.steps.pop_back();
+  run.steps[0].mode = "plain";
+  run.steps[0].measured_peak_bytes = 801 << 20;
+  const std::string page = to_html(run);
+  EXPECT_TRUE(holds(page, "Within the budget"));
+  EXPECT_FALSE(holds(page, "Over the budget"));
+  EXPECT_TRUE(holds(page, "Kept within 404.0 MiB of 512.0 MiB; plain LibTorch needs 801.0 MiB."));
+  EXPECT_TRUE(holds(page, "One step learnt what the model does, without a limit, and needed 801.0 MiB."));
+  EXPECT_TRUE(holds(page, "78.9% of the budget"));
+  run.steps.pop_back();
+  EXPECT_TRUE(holds(to_html(run), "Only learnt so far"));
+}
+
+TEST(Page, SameBitsAreSaidWhereEveryWayGivesThem) {
+  report::Run run = sample_run();
+  EXPECT_FALSE(holds(to_html(run), "the same bits"));
+  run.systems[1].bit_identical = true;
+  EXPECT_TRUE(holds(to_html(run), "Every way that was compared gives the same bits."));
+  // The way that has this run's peak is what its time is compared by.
+  run.systems[1].peak_bytes = 500 << 20;
+  EXPECT_TRUE(holds(to_html(run), "; a step takes 2.5% more time than plain. Every way"));
+}
+
+TEST(Page, NotesSayWhatTheyMeanAndWhatToDo) {
+  report::Run run = sample_run();
+  run.steps[0].message = "left the plan at aten::detach_ (op 0 of 'step')";
+  run.steps[1].message = "left the plan at aten::add (op 3 of 'step')";
+  const std::string page = to_html(run);
+  EXPECT_TRUE(holds(page, "2 steps did not go by a plan</h2><p>The step did something else"));
+  EXPECT_TRUE(holds(page, "outside of budget.step()"));
+  EXPECT_TRUE(holds(page, "Step 1: <bdi>left the plan at aten::add (op 3 of"));
+}
+
+TEST(Page, WhatWasLiveAtThePeakIsSummedByModuleAndOp) {
+  report::Run run = sample_run();
+  const std::string page = to_html(run);
+  EXPECT_TRUE(holds(page, "What is in memory 250 ms into the step, when it needs most, while aten::mm runs"));
+  EXPECT_EQ(data_of(page)["tables"]["peak"], json::parse(R"([["tensors", "", 157286400, 0.375, 1, "outside"],
+                ["aten::gelu", "blocks.0.mlp", 157286400, 0.375, 2, "kept"],
+                ["aten::mm", "blocks.1.attention.out", 104857600, 0.25, 1, "scratch"]])"));
+  for (const char* name : {"outside of the plan", "blocks.0", "blocks.1"}) {
+    EXPECT_TRUE(holds(page, std::string("<bdi>") + name + "</bdi>")) << name;
+  }
+  run.peak.parts.clear();
+  EXPECT_FALSE(holds(to_html(run), "Live at the peak"));
 }
 
 TEST(Page, TheShownStepIsTheOneAskedForOrTheLastThatRan) {

@@ -45,6 +45,12 @@ inline Run sample_run() {
   run.curve = {{{300 * kMiB, 0.7}, {400 * kMiB, 0.5}, {800 * kMiB, 0.4}}, 1};
   run.values = {{"relu_1", "blocks.0", 4096, "kept", "small", 0.001},
                 {"linear_2", "blocks.1", 8 * kMiB, "recomputed", "cheap for its size", kUnknown}};
+  run.peak = {"aten::mm",
+              0.25,
+              {{"aten::gelu", "blocks.0.mlp", 100 * kMiB, "kept"},
+               {"aten::gelu", "blocks.0.mlp", 50 * kMiB, "kept"},
+               {"aten::mm", "blocks.1.attention.out", 100 * kMiB, "scratch"},
+               {"tensors", "", 150 * kMiB, "outside"}}};
   run.systems = {{"plain", 800 * kMiB, 0.4, true}, {"half", 420 * kMiB, 0.41, false}};
   run.events = {{"aten::mm", "forward", 10, 20.5, 0}, {"aten::mm", "replay", 300000, 25, 7}};
   return run;

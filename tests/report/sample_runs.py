@@ -36,6 +36,17 @@ def values(count):
     return made
 
 
+def peak():
+    """498 MiB, of which 150 rest."""
+    parts = [{"name": op, "path": f"blocks.{k}.{part}", "bytes": size * MIB, "kind": kind}
+             for k in range(8) for op, part, size, kind in
+             (("aten::gelu", "mlp", 16, "kept"), ("aten::addmm", "mlp", 12, "kept"), ("aten::bmm", "attention", 13, "kept"),
+              ("aten::bernoulli_", "attention", 1, "packed"))]
+    return {"during": "aten::_softmax", "seconds": 0.071, "parts": parts + [
+        {"name": "aten::_softmax", "path": "blocks.7.attention", "bytes": 12 * MIB, "kind": "scratch"},
+        {"name": "what the plan can't drop", "path": "", "bytes": 150 * MIB, "kind": "outside"}]}
+
+
 def step(index, **fields):
     base = {"index": index, "signature": "float32[8,256], int64[8,256]", "mode": "planned", "message": "",
             "predicted_peak_bytes": 498 * MIB, "measured_peak_bytes": 498 * MIB + (index % 3) * 70000,
@@ -54,8 +65,8 @@ def normal(value_count=201):
     steps = [step(k) for k in range(42)]
     steps[0].update(mode="online", predicted_peak_bytes=-1, measured_peak_bytes=511 * MIB, step_seconds=0.2317,
                     replay_seconds=0.0502, planning_seconds=0.342, ops_replayed=498)
-    steps[17].update(mode="online", message="the step left the recorded path at op 812 (aten::dropout); "
-                     "online eviction took over", measured_peak_bytes=508 * MIB, step_seconds=0.221)
+    steps[17].update(mode="online", message="left the plan at aten::dropout (op 812 of 'step')",
+                     measured_peak_bytes=508 * MIB, step_seconds=0.221)
     curve = [{"bytes": int((846 - 36 * k) * MIB), "seconds": 0.168 + 0.00014 * k ** 2.6} for k in range(14)]
     events, at = [], 0.0
     for k in range(60):
@@ -65,7 +76,7 @@ def normal(value_count=201):
     return run("gpt-small, batch 8", steps=steps, backward_begins_seconds=0.0657, timelines=[
         timeline("plain", 0.168, 150 * MIB, 846 * MIB, 1), timeline("planned", 0.182, 150 * MIB, 498 * MIB, 0.7),
         timeline("measured", 0.1824, 150 * MIB, 498 * MIB + 140000, 0.7)],
-        curve={"points": curve, "chosen": 10}, values=values(value_count), events=events, systems=[
+        curve={"points": curve, "chosen": 10}, values=values(value_count), peak=peak(), events=events, systems=[
             {"name": "Plain LibTorch", "peak_bytes": 846 * MIB, "step_seconds": 0.168, "bit_identical": True},
             {"name": "Encore", "peak_bytes": 498 * MIB, "step_seconds": 0.1824, "bit_identical": True},
             {"name": "Checkpoint each block", "peak_bytes": 431 * MIB, "step_seconds": 0.221, "bit_identical": True},
@@ -76,9 +87,10 @@ def hostile():
     made = normal(8)
     evil = [HOSTILE, "</script><script>alert(1)</script>", "<!--<script>alert(1)", "\"><img src=x onerror=alert(1)>",
             "' onmouseover='alert(1)", "\u202egnp.exe", "x" * 300, "a\u0000b\nc\u2028d &amp; \u4f60\u597d"]
-    made["name"] = HOSTILE
+    made["name"] = made["peak"]["during"] = HOSTILE
     for value, name in zip(made["values"], evil):
         value.update(name=name, path=name, why=name, action=name)
+        made["peak"]["parts"].append({"name": name, "path": name, "bytes": 1, "kind": name})
     for index, name in enumerate(evil):
         made["steps"][index].update(signature=name, message=name)
         made["systems"].append({"name": name, "peak_bytes": 1, "step_seconds": 1, "bit_identical": False})
