@@ -3,6 +3,8 @@
 
 #include <encore/plan/curve.h>
 
+#include "budget/peak_record.h"
+
 namespace encore::budget {
 namespace {
 
@@ -163,6 +165,7 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
     run.timelines.push_back(timeline_of("plain", graph, plain_schedule(graph)));
     run.timelines.push_back(timeline_of("planned", graph, shown_.plan->plan.schedule));
     add_curve(run, graph, shown_.plan->plan);
+    run.peak = live_at_peak(*shown_.plan->model, graph, shown_.plan->plan.schedule);
     for (const ValueReport& value : values_) {
       run.values.push_back({value.name, value.module, value.bytes, value.action, value.why, value.seconds});
     }
