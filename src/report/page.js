@@ -196,7 +196,8 @@
 
   document.querySelectorAll('[data-table]').forEach((box) => new Table(box));
 
-  // Charts: a cursor that follows the pointer or the arrow keys, with what each line says there.
+  // Charts: a cursor that follows the pointer or the arrow keys, with what each line says there. Dragging across a
+  // stretch, or the key +, looks closer; a double click, Escape or - goes back.
 
   class Cursor {
     constructor(frame) {
@@ -209,16 +210,63 @@
       this.layer = element('div');
       this.layer.setAttribute('aria-hidden', 'true');
       this.plot.append(this.layer);
+      this.window = [0, 1];
+      this.dragged = null;
+      this.picture = this.plot.querySelector('svg');
+      // What stands at a place of the x axis, by that place; words before their mark are placed from the right.
+      this.placed = [...frame.querySelectorAll('.x-ticks span, .plot .ring, .plot .mark, .plot .band-name')].map((node) => {
+        const side = node.style.right ? 'right' : 'left';
+        const part = parseFloat(node.style[side]) / 100;
+        return { node, side, at: side === 'left' ? part : 1 - part, width: parseFloat(node.style.width) / 100 };
+      });
       this.plot.addEventListener('pointermove', (event) => this.point(event));
-      this.plot.addEventListener('pointerdown', (event) => this.point(event));
-      this.plot.addEventListener('pointerleave', () => this.hide());
+      this.plot.addEventListener('pointerdown', (event) => {
+        this.dragged = this.place(event);
+        this.point(event);
+      });
+      this.plot.addEventListener('pointerup', (event) => this.drop(event));
+      this.plot.addEventListener('dblclick', () => this.look(0, 1));
+      this.plot.addEventListener('pointerleave', () => {
+        this.dragged = null;
+        this.hide();
+      });
       frame.addEventListener('keydown', (event) => this.key(event));
       frame.addEventListener('blur', () => this.hide());
     }
 
-    point(event) {
+    // The place of the x axis under the pointer.
+    place(event) {
       const box = this.plot.getBoundingClientRect();
-      const x = (event.clientX - box.left) / box.width;
+      const [from, to] = this.window;
+      return from + (to - from) * (event.clientX - box.left) / box.width;
+    }
+
+    drop(event) {
+      const [from, to] = [this.dragged, this.place(event)].sort((a, b) => a - b);
+      const [low, high] = this.window;
+      if (this.dragged !== null && to - from > 0.03 * (high - low)) this.look(from, to);
+      this.dragged = null;
+    }
+
+    // Shows a stretch of the x axis.
+    look(from, to) {
+      const width = Math.min(1, Math.max(0.01, to - from));
+      const start = Math.min(1 - width, Math.max(0, from));
+      this.window = [start, start + width];
+      this.picture.setAttribute('viewBox', `${1000 * start} 0 ${1000 * width} 1000`);
+      this.plot.classList.toggle('close', width < 1);
+      for (const { node, side, at, width: own } of this.placed) {
+        const end = own > 0 ? at + own : at;
+        const left = (Math.max(at, own > 0 ? start : at) - start) / width;
+        node.hidden = end < start || at > start + width;
+        node.style[side] = 100 * (side === 'left' ? left : 1 - left) + '%';
+        if (own > 0) node.style.width = 100 * ((Math.min(end, start + width) - start) / width - left) + '%';
+      }
+      this.hide();
+    }
+
+    point(event) {
+      const x = this.place(event);
       let nearest = 0;
       this.places.forEach((place, index) => {
         if (Math.abs(place - x) < Math.abs(this.places[nearest] - x)) nearest = index;
@@ -231,7 +279,13 @@
       // A stride, so that hundreds of points are crossed in a few presses.
       const stride = event.shiftKey ? Math.max(1, Math.round(last / 20)) : 1;
       const to = { ArrowLeft: this.at - stride, ArrowRight: this.at + stride, Home: 0, End: last }[event.key];
-      if (event.key === 'Escape') this.hide();
+      if (event.key === 'Escape') this.look(0, 1);
+      if (event.key === '+' || event.key === '-') {
+        const [from, to] = this.window;
+        const middle = this.at >= 0 ? this.places[this.at] : (from + to) / 2;
+        const half = (to - from) * (event.key === '+' ? 0.25 : 1);
+        this.look(middle - half, middle + half);
+      }
       if (to === undefined) return;
       event.preventDefault();
       this.show(Math.min(last, Math.max(0, to)));
@@ -255,7 +309,13 @@
 
     show(index) {
       this.at = index;
-      const x = this.places[index];
+      const at = this.places[index];
+      let [from, to] = this.window;
+      if (at < from || at > to) {
+        this.look(at - (to - from) / 2, at + (to - from) / 2);
+        [from, to] = this.window;
+      }
+      const x = (at - from) / (to - from);
       const left = 100 * x + '%';
       const cursor = element('div', 'cursor');
       cursor.style.left = left;
@@ -264,9 +324,9 @@
       let head = null;
       const spoken = [];
       for (const line of this.chart.series) {
-        const point = this.pointOf(line, x);
+        const point = this.pointOf(line, at);
         if (!point) continue;
-        if (!head || point[0] === x) head = point[2];
+        if (!head || point[0] === at) head = point[2];
         const dot = element('div', 'dot ' + line.style);
         dot.style.left = left;
         dot.style.bottom = 100 * point[1] + '%';

@@ -214,12 +214,40 @@ class Page(unittest.TestCase):
         frame.send_keys(Keys.ESCAPE)
         self.assertEqual(self.all("#curve-chart .tip"), [])
 
+    def test_charts_can_be_looked_at_closely(self):
+        self.open("normal")
+        plot = self.one("#memory-chart .plot")
+
+        def box():
+            return self.script("return document.querySelector('#memory-chart svg[role=img]').getAttribute('viewBox')")
+        width = plot.rect["width"]
+        # A drag over the second quarter shows that quarter: what was at its end is at the right edge.
+        ActionChains(self.driver).move_to_element_with_offset(plot, -int(width / 4), 0).click_and_hold().move_by_offset(
+            int(width / 4), 0).release().perform()
+        left, _, span, _ = map(float, box().split())
+        self.assertAlmostEqual(left, 250, delta=5)
+        self.assertAlmostEqual(span, 250, delta=5)
+        ActionChains(self.driver).move_to_element_with_offset(plot, 0, 0).perform()
+        whole = 0.1824
+        told = float(self.one("#memory-chart .tip p").text.split()[-2]) / 1000
+        self.assertAlmostEqual(told, whole * 0.375, delta=0.002)
+        self.assertFalse(self.all("#memory-chart .x-ticks span")[0].is_displayed())
+        frame = self.one("#memory-chart")
+        frame.send_keys(Keys.ESCAPE)
+        self.assertEqual(box(), "0 0 1000 1000")
+        self.assertTrue(self.all("#memory-chart .x-ticks span")[0].is_displayed())
+        frame.send_keys("+")
+        self.assertAlmostEqual(float(box().split()[2]), 500, delta=1)
+        frame.send_keys("-")
+        self.assertEqual(box(), "0 0 1000 1000")
+
     def test_what_was_live_at_the_peak_is_summed_by_module_and_op(self):
         self.open("normal")
         self.assertIn("while aten::_softmax runs", self.one("#peak .intro").text)
         self.assertEqual(self.column("peak", 0)[:2], ["what the plan can't drop", "aten::gelu"])
         self.assertEqual(self.column("peak", 3)[0], "30.1%")
-        self.assertEqual(self.one("#peak .legend li:first-child").text, "outside of the plan 150.0 MiB in 1 value")
+        self.assertEqual(self.one("#peak .legend li:first-child").text.split("\n"),
+                         ["outside of the plan", "150.0 MiB", "in 1 value"])
 
     def test_tables_can_be_read_aloud(self):
         self.open("normal")
