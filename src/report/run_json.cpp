@@ -12,15 +12,15 @@
 namespace encore::report {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
+using read_json = nlohmann::json;
 
 constexpr const char* kFormat = "encore-run-1";
 
 // One object of the file, which knows where it stands: "run.json: steps[3]: mode".
 class Reader {
  public:
-  Reader(const json& value, std::string place) : value_(value), place_(std::move(place)) {
+  Reader(const read_json& value, std::string place) : value_(value), place_(std::move(place)) {
     if (!value.is_object()) {
       throw InvalidArgument(place_ + " is " + value.type_name() + ", not an object");
     }
@@ -35,7 +35,7 @@ class Reader {
     return text(field);
   }
   [[nodiscard]] std::string text(const char* field) const {
-    const json* value = find(field);
+    const read_json* value = find(field);
     if (value == nullptr) {
       return "";
     }
@@ -50,7 +50,7 @@ class Reader {
     return integer(field, least, 0);
   }
   [[nodiscard]] int64_t integer(const char* field, int64_t least, int64_t otherwise) const {
-    const json* value = find(field);
+    const read_json* value = find(field);
     if (value == nullptr) {
       return otherwise;
     }
@@ -80,7 +80,7 @@ class Reader {
   }
   // null is how JSON says NaN, so only fields that may be unknown take it.
   [[nodiscard]] double number(const char* field, double otherwise) const {
-    const json* value = find(field);
+    const read_json* value = find(field);
     if (value == nullptr || (value->is_null() && std::isnan(otherwise))) {
       return otherwise;
     }
@@ -91,7 +91,7 @@ class Reader {
   }
 
   [[nodiscard]] bool flag(const char* field) const {
-    const json* value = find(field);
+    const read_json* value = find(field);
     if (value == nullptr) {
       return false;
     }
@@ -110,7 +110,7 @@ class Reader {
   template <typename Item>
   [[nodiscard]] std::vector<Item> list(const char* field, Item (*read)(const Reader&)) const {
     std::vector<Item> items;
-    const json* value = find(field);
+    const read_json* value = find(field);
     if (value == nullptr) {
       return items;
     }
@@ -118,20 +118,20 @@ class Reader {
       refuse(field, "is " + std::string(value->type_name()) + ", not an array");
     }
     items.reserve(value->size());
-    for (const json& item : *value) {
+    for (const read_json& item : *value) {
       items.push_back(read(Reader(item, place_ + ": " + field + "[" + std::to_string(items.size()) + "]")));
     }
     return items;
   }
 
-  [[nodiscard]] const json* find(const char* field) const {
+  [[nodiscard]] const read_json* find(const char* field) const {
     const auto it = value_.find(field);
     return it == value_.end() ? nullptr : &*it;
   }
   [[nodiscard]] const std::string& place() const { return place_; }
 
  private:
-  const json& value_;
+  const read_json& value_;
   std::string place_;
 };
 
@@ -229,7 +229,7 @@ TraceEvent read_event(const Reader& reader) {
 }
 
 // JSON has no NaN and no infinity; both are null.
-ordered_json number(double value) {
+ordered_json number_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }
 
@@ -261,7 +261,7 @@ ordered_json write_step(const RunStep& step) {
           {"ops_replayed", step.ops_replayed},
           {"values_kept", step.values_kept},
           {"values_dropped", step.values_dropped},
-          {"loss", number(step.loss)}};
+          {"loss", number_or_null(step.loss)}};
 }
 
 ordered_json write_timeline(const Timeline& timeline) {
@@ -279,7 +279,7 @@ ordered_json write_curve(const Curve& curve) {
 
 ordered_json write_value(const RunValue& value) {
   return {{"name", value.name},     {"path", value.path}, {"bytes", value.bytes},
-          {"action", value.action}, {"why", value.why},   {"price", number(value.price)}};
+          {"action", value.action}, {"why", value.why},   {"price", number_or_null(value.price)}};
 }
 
 ordered_json write_peak(const LivePeak& peak) {
@@ -326,10 +326,10 @@ std::string to_json(const Run& run) {
 }
 
 Run run_from_json(std::string_view text, const std::string& file) {
-  json root;
+  read_json root;
   try {
-    root = json::parse(text.begin(), text.end());
-  } catch (const json::exception& error) {
+    root = read_json::parse(text.begin(), text.end());
+  } catch (const read_json::exception& error) {
     throw InvalidArgument(file + ": not JSON: " + error.what());
   }
   if (!root.is_object()) {
@@ -357,11 +357,11 @@ Run run_from_json(std::string_view text, const std::string& file) {
       }
     }
   }
-  if (const json* curve = reader.find("curve"); curve != nullptr) {
+  if (const read_json* curve = reader.find("curve"); curve != nullptr) {
     run.curve = read_curve(Reader(*curve, file + ": curve"));
   }
   run.values = reader.list("values", read_value);
-  if (const json* peak = reader.find("peak"); peak != nullptr) {
+  if (const read_json* peak = reader.find("peak"); peak != nullptr) {
     run.peak = read_peak(Reader(*peak, file + ": peak"));
   }
   run.systems = reader.list("systems", read_system);
