@@ -176,7 +176,7 @@ std::vector<encore::RunSystem> Comparison::systems() const {
   std::vector<encore::RunSystem> systems;
   for (const Way& way : ways_) {
     if (way.refusal.empty()) {
-      systems.push_back({way.name, way.peak_bytes, way.least_seconds(), way.bit_identical});
+      systems.push_back({way.name, way.peak_bytes, times_tell() ? way.least_seconds() : 0, way.bit_identical});
     }
   }
   return systems;

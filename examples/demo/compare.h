@@ -41,7 +41,7 @@ class Comparison {
   void measure();
 
   const std::string& name() const { return name_; }
-  /// For the report; without the ways that were refused.
+  /// For the report; without the ways that were refused, and without times where those tell nothing.
   std::vector<encore::RunSystem> systems() const;
   /// As a table for people.
   void print() const;
@@ -51,6 +51,8 @@ class Comparison {
 
  private:
   void learn(Way* way);
+  /// Whether the ways differ by more than the rounds of one way do.
+  bool times_tell() const;
 
   std::string name_;
   std::vector<Way> ways_;

@@ -56,6 +56,11 @@ std::string slower_or_faster(const Way& way, const Way& plain) {
 
 }  // namespace
 
+bool Comparison::times_tell() const {
+  const Spread spread = spread_of(ways_);
+  return spread.of_rounds <= spread.of_ways;
+}
+
 void Comparison::print() const {
   const Way& plain = ways_.front();
   std::printf("%s: %s at rest, before each step; least time of %zu rounds, in which all ways took turns\n",
@@ -66,7 +71,7 @@ void Comparison::print() const {
     print_row(way, plain);
   }
   const Spread spread = spread_of(ways_);
-  if (spread.of_rounds > spread.of_ways) {
+  if (!times_tell()) {
     std::printf(
         "  Rounds of one way differ by %.0f%%, more than the ways do (%.0f%%): something else runs on this machine, "
         "and these times say little.\n",
@@ -83,11 +88,11 @@ std::string Comparison::summary() const {
   std::string text = name_ + ": plain needs " + encore::format_bytes(plain.peak_bytes);
   for (const Way& way : ways_) {
     if (way.percent >= 0 && way.percent < 100 && way.refusal.empty()) {
-      text += (way.percent > 0 ? "; in " : "; in no more than ") + encore::format_bytes(way.peak_bytes) + " it is " +
-              slower_or_faster(way, plain);
+      text += (way.percent > 0 ? "; in " : "; in no more than ") + encore::format_bytes(way.peak_bytes) +
+              (times_tell() ? " it is " + slower_or_faster(way, plain) : " it trains as well");
     }
   }
-  return text + ".";
+  return text + (times_tell() ? "." : "; this machine was too busy to compare times.");
 }
 
 }  // namespace demo
