@@ -1,17 +1,24 @@
 // Training inside a byte budget: state the bytes, and nothing else in the model changes.
 //
 // The budget is the peak of all CPU tensor bytes of the process (parameters, gradients, optimizer state, activations,
-// temporaries), measured at the allocator. Free blocks that are held for reuse count too. Not governed, since they are
-// no tensors: what BLAS, oneDNN and thread pools allocate for themselves, code, stacks, and 64 bytes for each block.
-// On first use the process's CPU allocator and autograd engine slots are taken over for the rest of the process.
+// temporaries), whenever and by whomever they were made, measured at the allocator. Free blocks that are held for reuse
+// count too, and the process follows: what it grows by is the limit and a few percent. Not governed, but measured and
+// reported, since they are no tensors: what BLAS, oneDNN and thread pools allocate for themselves, code, stacks,
+// Encore's own books, and 64 bytes for each block.
+//
+// The process's CPU allocator slot is taken when the library is loaded, its autograd engine slot on first use; both for
+// the rest of the process. The limit holds within steps. While a budget lives, blocks are reused as by BlockReuse,
+// between its steps too; with the last budget they go back to the system.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <encore/error.h>
 #include <encore/export.h>
 
 namespace torch::nn {
@@ -47,7 +54,7 @@ enum class StepMode {
 
 /// One training step.
 struct ENCORE_API StepReport {
-  int64_t step = 0;        ///< 0, 1, ...
+  int64_t step = -1;       ///< 0, 1, ...; -1: there was none yet
   uint64_t signature = 0;  ///< of ops, shapes, types and gradient modes; equal steps have equal ones
   StepMode mode = StepMode::kOnline;
   std::string note;      ///< why a step with a plan went on online; else empty
@@ -59,6 +66,13 @@ struct ENCORE_API StepReport {
   int64_t peak_bytes = 0;             ///< measured at the allocator
   int64_t predicted_peak_bytes = -1;  ///< planned steps only
   int64_t plain_peak_bytes = -1;      ///< of the same step without Encore, by the recorded graph; -1 if not known
+  /// Of tensors that ops read and that no allocator of LibTorch's made, such as from_blob's: not in the counts above.
+  int64_t foreign_bytes = 0;
+  /// What the operating system says the whole process took, at its most when the step began, when backward began and
+  /// when the step ended; and at its most since the process began, as `time -v` says. What is not tensors is BLAS,
+  /// oneDNN, code, stacks and Encore's own books.
+  int64_t process_bytes = -1;
+  int64_t process_peak_bytes = -1;
 
   double step_seconds = 0;
   double predicted_seconds = -1;  ///< planned steps only: the sum of all ops, without the user's own code
@@ -85,8 +99,9 @@ class ENCORE_API MemoryBudget {
   /// `limit`: "512MiB", "2GB", ... Throws InvalidArgument for anything else, and for 0.
   explicit MemoryBudget(std::string_view limit);
   explicit MemoryBudget(int64_t limit_bytes);
-  /// A part, above 0 and at most 1, of what the plain step needs above what rests: the first step runs without a limit
-  /// and shows how much that is.
+  /// A part, above 0 and at most 1, of what the plain step needs above what rests. The first step with a backward runs
+  /// without a limit and shows how much that is; so does a step of a kind that was never seen, from where it would be
+  /// refused. Such steps are `StepMode::kLearning` in the report. With a part of 1 no step is ever refused.
   static MemoryBudget fraction(double part);
 
   /// The scope of one training step: recording, eviction and replay are on until it ends. Ends on the thread that began
@@ -109,7 +124,8 @@ class ENCORE_API MemoryBudget {
 
   /// Begins a step. Throws BudgetError if what rests already, or the plan of the step as it was last time, does not
   /// fit; ScopeError if a step is open in this process; SlotError as checkpoint() does. Where allocations in the step
-  /// can't be met they throw BudgetError; the step must then be ended, and everything is as it was.
+  /// can't be met they throw BudgetError; the step must then be ended, and what it did is put back: generators,
+  /// buffers, gradients. Only what an optimizer has written is not: the error says so.
   [[nodiscard]] Step step();
 
   /// From the next step on. Throws as the constructors do.
@@ -128,6 +144,9 @@ class ENCORE_API MemoryBudget {
 
   /// Of the last step, also if it was refused before it began.
   StepReport report() const;
+  /// Why the last step was refused, if it was: for exceptions that arrive as another type, as they do out of
+  /// TorchScript.
+  std::optional<BudgetError> refusal() const;
 
   /// All steps so far, the last planned one in detail (its memory over time, the memory/time curve around it, every
   /// value), as JSON of the format "encore-run-1", which the commands `encore report` and `encore trace` read. The

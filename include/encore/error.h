@@ -52,14 +52,20 @@ class ENCORE_API DeterminismError : public ReplayError {
   ~DeterminismError() override;
 };
 
-/// A training step does not fit into its memory budget. Nothing was changed; the same step with a larger budget works.
+/// A training step does not fit into its memory budget. When the step has ended everything is as it was before it:
+/// generators, buffers, gradients; unless `parameters_written` says otherwise.
 class ENCORE_API BudgetError : public Error {
  public:
   struct Figures {
     int64_t needed_bytes = -1;  ///< live bytes that would have been reached, -1 if that is not known
     int64_t limit_bytes = -1;
-    int64_t least_bytes = -1;  ///< the least budget that is known to work, -1 if none is known yet
-    std::string op;            ///< the op that needs most
+    /// The budget to state next. For a step that is known: the least for which a plan is known. For one that was
+    /// refused while it ran for the first time: what it takes without a limit up to there, which may not be all.
+    int64_t least_bytes = -1;
+    bool least_is_known = false;      ///< a plan for it is known
+    std::string op;                   ///< the op that needs most
+    int64_t other_threads_bytes = 0;  ///< of what is live: allocated by other threads, such as a data loader's batches
+    int64_t parameters_written = 0;   ///< by an optimizer, before an allocation inside it was refused
   };
   explicit BudgetError(const std::string& what) : Error(what) {}
   BudgetError(const std::string& what, Figures figures) : Error(what), figures_(std::move(figures)) {}

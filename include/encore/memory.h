@@ -1,9 +1,10 @@
 // Live and peak bytes of tensors in this process, exact.
 //
 // CPU bytes are counted at the allocator: every byte that a CPU tensor's storage asks for, by any thread. The process's
-// CPU allocator slot is taken over by the first call of anything here, for the rest of the process; tensors made before
-// it are freed as they always were and are not counted. Memory that libraries take for themselves (BLAS, oneDNN
-// scratch, thread pools) is not a tensor's and is not counted either.
+// CPU allocator slot is taken when the library is loaded, before main(), for the rest of the process, so whatever a
+// program makes is counted. Tensors over memory that no allocator of LibTorch's made (from_blob) are not; nor is what
+// libraries take for themselves (BLAS, oneDNN scratch, thread pools). Where somebody else holds the slot, all of this
+// throws SlotError.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +47,11 @@ class ENCORE_API MemoryScope {
   std::unique_ptr<Impl> impl_;
 };
 
-/// While one lives, freed CPU blocks of 64 KiB and more are held and given out again instead of going back to the
-/// system, which makes training faster: fresh pages cost more than many an op. Held blocks and live bytes together never
-/// exceed the most that was live at once since the first of these scopes began (or a memory budget's limit), so the
-/// process grows no larger than it would have been at its peak. Scopes may nest and overlap, on all threads; with the
-/// last one the blocks go back.
+/// While one lives, CPU blocks of 128 KiB and more lie in mappings of their own; freed ones are held, joined and cut,
+/// and given out again instead of going back to the system, which makes training faster: fresh pages cost more than
+/// many an op. Held blocks and live bytes together never exceed the most that was live at once since the first of these
+/// scopes began (or a memory budget's limit), so the process grows no larger than it would have been at its peak.
+/// Scopes may nest and overlap, on all threads; with the last one the blocks go back.
 class ENCORE_API BlockReuse {
  public:
   BlockReuse();

@@ -10,12 +10,15 @@
 #include <encore/error.h>
 #include <encore/memory.h>
 
+#include "base/plain_numbers.h"
 #include "budget/known_steps.h"
 #include "budget/module_names.h"
+#include "budget/refusals.h"
 #include "budget/run_record.h"
 #include "budget/step_governor.h"
 #include "checkpoint/open_region.h"
 #include "run/blocks.h"
+#include "run/process.h"
 
 namespace encore {
 namespace {
@@ -29,29 +32,9 @@ int64_t checked_limit(int64_t bytes) {
   return bytes;
 }
 
-[[noreturn]] void refuse_resting(int64_t resting, int64_t limit) {
-  BudgetError::Figures figures;
-  figures.needed_bytes = resting;
-  figures.limit_bytes = limit;
-  throw BudgetError("budget: tensors that rest already take " + format_bytes(resting) + " (" + std::to_string(resting) +
-                        " bytes), the budget is " + format_bytes(limit) + "; raise it",
-                    figures);
-}
-
-[[noreturn]] void refuse_planned(const budget::KnownStep& step, int64_t limit) {
-  BudgetError::Figures figures;
-  figures.needed_bytes = step.least_bytes;
-  figures.limit_bytes = limit;
-  figures.least_bytes = step.worked_bytes >= 0 ? std::min(step.least_bytes, step.worked_bytes) : step.least_bytes;
-  figures.op = step.model->largest;
-  throw BudgetError("budget: no plan for this step is known below " + format_bytes(figures.least_bytes) + " (" +
-                        std::to_string(figures.least_bytes) + " bytes), the budget is " + format_bytes(limit) +
-                        "; the op that needs most is " + figures.op + ". Raise the budget or lower the batch",
-                    figures);
-}
-
 std::string milliseconds(double seconds) {
   char text[32];
+  const PlainNumbers plain;
   std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
   return text;
 }
@@ -96,17 +79,50 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
 
 }  // namespace
 
+/// A limit that is a part of what the plain step needs above what rests, as far as that was seen.
+struct Fraction {
+  double part = 0;                                // 0: the limit is in bytes
+  int64_t overestimate_bytes = 0;                 // by the model, of a step that ran plainly
+  int64_t need_bytes = -1;                        // of the kind that needs most; -1: not known yet
+  bool is_settled = false;                        // known from a step before which as much rested as after it
+  std::shared_ptr<const budget::StepModel> news;  // of the last step, if it had a backward
+
+  /// True if the news changed what is needed. In the first steps gradients and the optimizer's state are born, so that
+  /// what later ones need above what rests is known less well.
+  bool learn(int64_t resting) {
+    constexpr int64_t kSettledPart = 1000;
+    const auto model = std::exchange(news, nullptr);
+    if (part <= 0 || !model) {
+      return false;
+    }
+    const int64_t before = need_bytes;
+    const int64_t plain = plan::baseline(model->graph_for(resting)).peak_bytes - overestimate_bytes;
+    const int64_t need = std::max<int64_t>(0, plain - resting);
+    const bool settled = (resting - model->resting_bytes) * kSettledPart <= need;
+    if (settled && !is_settled) {
+      is_settled = true;
+      need_bytes = need;
+    } else if (settled || !is_settled) {
+      need_bytes = std::max(need_bytes, need);
+    }
+    return need_bytes != before;
+  }
+  int64_t limit_for(int64_t resting) const {
+    return resting + static_cast<int64_t>(part * static_cast<double>(need_bytes));
+  }
+};
+
 struct MemoryBudget::Impl {
   mutable std::mutex mutex;  // of what outlives a step; a step itself is used by its own thread
   int64_t limit_bytes = -1;
-  double part = 0;  // of the plain peak above what rests; 0: the limit is in bytes
+  Fraction fraction;
   int64_t smallest_bytes = budget::kSmallest;
   int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
-  int64_t overestimate = 0;                         // of the plain peak, by the model of the first step
   int64_t steps = 0;
   budget::KnownSteps known;
   budget::ModuleNames modules;
   StepReport last;
+  std::optional<BudgetError> refusal;
   budget::RunRecord record;
   BlockReuse reuse;  // blocks are held from step to step
 
@@ -120,15 +136,32 @@ struct MemoryBudget::Impl {
     report.resting_bytes = report.peak_bytes = resting;
     record.add(report, report::kUnknown);
     last = std::move(report);
+    refusal = error;
   }
 
-  /// The limit of the next step, which for a fraction follows the first steps.
+  /// The limit of the next step, which for a fraction follows what was learnt.
   void find_limit(int64_t resting) {
-    const budget::KnownStep* latest = known.latest();
-    if (part > 0 && latest != nullptr && (steps <= 3 || limit_bytes < 0)) {
-      const int64_t plain = plan::baseline(latest->model->graph_for(resting)).peak_bytes - overestimate;
-      limit_bytes = resting + static_cast<int64_t>(part * static_cast<double>(std::max<int64_t>(0, plain - resting)));
+    if (fraction.learn(resting)) {
+      limit_bytes = fraction.limit_for(resting);
     }
+  }
+
+  budget::StepSetting::AtTheEnd at_the_end() const {
+    using AtTheEnd = budget::StepSetting::AtTheEnd;
+    return fraction.part <= 0 ? AtTheEnd::kRefuse : fraction.part < 1 ? AtTheEnd::kLearnNewKinds : AtTheEnd::kLearn;
+  }
+
+  /// The plan of the step as it was last time, or null; throws BudgetError where there can be none.
+  std::shared_ptr<const budget::Itinerary> plan_for(int64_t limit, int64_t resting, double& planning_seconds) {
+    budget::KnownStep* latest = known.latest();
+    if (latest == nullptr) {
+      return nullptr;
+    }
+    planning_seconds = budget::KnownSteps::prepare(*latest, limit, resting);
+    if (latest->is_refused(limit) && fraction.part < 1) {
+      budget::refuse_planned(*latest, limit, resting);
+    }
+    return latest->plan;
   }
 };
 
@@ -150,8 +183,11 @@ struct MemoryBudget::Step::Impl {
         }) {}
 
   void end() noexcept;
-  void learn();
-  void remember();
+  void learn(const budget::StepFigures& figures);
+  void tell_plan(const budget::Itinerary& plan);
+  void learn_plain_peak(const budget::StepFigures& figures);
+  void put_back();
+  void remember(const budget::StepFigures& figures);
 
   std::shared_ptr<MemoryBudget::Impl> budget;
   std::shared_ptr<budget::StepGovernor> governor;
@@ -178,7 +214,7 @@ MemoryBudget MemoryBudget::fraction(double part) {
     throw InvalidArgument("budget: a fraction of " + std::to_string(part) + "; it must be above 0 and at most 1");
   }
   auto impl = std::make_shared<Impl>();
-  impl->part = part;
+  impl->fraction.part = part;
   return MemoryBudget(std::move(impl));
 }
 
@@ -190,7 +226,7 @@ void MemoryBudget::set_limit(int64_t limit_bytes) {
   checked_limit(limit_bytes);
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->limit_bytes = limit_bytes;
-  impl_->part = 0;
+  impl_->fraction = Fraction();
 }
 
 void MemoryBudget::leave_alone_below(int64_t bytes) {
@@ -208,7 +244,16 @@ int64_t MemoryBudget::limit_bytes() const {
 
 StepReport MemoryBudget::report() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
-  return impl_->last;
+  StepReport report = impl_->last;
+  if (report.step < 0) {
+    report.limit_bytes = impl_->limit_bytes;
+  }
+  return report;
+}
+
+std::optional<BudgetError> MemoryBudget::refusal() const {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  return impl_->refusal;
 }
 
 std::string MemoryBudget::run_json(std::string_view name, const std::vector<RunSystem>& systems) const {
@@ -239,7 +284,9 @@ MemoryBudget::Step MemoryBudget::step() {
   }
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   const int64_t resting = run::Meter::instance().live();
+  impl_->refusal.reset();
   try {
+    run::ensure_counting();
     if (impl_->smallest_bytes != impl_->next_smallest_bytes) {
       impl_->smallest_bytes = impl_->next_smallest_bytes;
       impl_->known = budget::KnownSteps();  // steps as they were known have other values
@@ -250,17 +297,13 @@ MemoryBudget::Step MemoryBudget::step() {
     setting.smallest_bytes = impl_->smallest_bytes;
     double planning_seconds = 0;
     if (limit >= 0) {
-      if (resting > limit) {
-        refuse_resting(resting, limit);
+      if (resting > limit && impl_->fraction.part < 1) {
+        budget::refuse_resting(resting, limit,
+                               run::Meter::instance().live_of_other_threads(run::Meter::slot_of_this_thread()));
       }
       setting.limit_bytes = limit;
-      if (budget::KnownStep* latest = impl_->known.latest()) {
-        planning_seconds = budget::KnownSteps::prepare(*latest, limit, resting);
-        if (latest->is_refused(limit)) {
-          refuse_planned(*latest, limit);
-        }
-        setting.first = latest->plan;
-      }
+      setting.at_the_end = impl_->at_the_end();
+      setting.first = impl_->plan_for(limit, resting, planning_seconds);
       setting.find = [known = &impl_->known, limit](size_t index, uint64_t path) {
         return known->find_plan(index, path, limit);
       };
@@ -272,6 +315,9 @@ MemoryBudget::Step MemoryBudget::step() {
     step->report.planning_seconds = planning_seconds;
     step->governor->start(std::static_pointer_cast<ReplayRegion>(step->open.region()));
     run::Blocks::instance().trim();
+    if (limit >= 0 && (planning_seconds > 0 || impl_->last.mode != StepMode::kPlanned)) {
+      run::Blocks::trim_heap(limit);  // planning and learning leave a lot in it
+    }
     return Step(std::move(step));
   } catch (const BudgetError& error) {
     g_step_is_open = false;
@@ -295,10 +341,20 @@ MemoryBudget::Step::~Step() {
 void MemoryBudget::Step::Impl::end() noexcept {
   governor->stop();
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  report.failed = std::uncaught_exceptions() > exceptions;
+  const budget::StepFigures figures = governor->figures();
+  const bool threw = std::uncaught_exceptions() > exceptions;
+  // A refusal that the user's code has caught counts if the step did nothing more.
+  report.refused = figures.refused.has_value() && (threw || figures.refused_at == governor->journal().events.size());
+  report.failed = threw || report.refused;
   report.peak_bytes = memory.peak_bytes();
+  report.process_bytes = figures.process_bytes;
+  report.process_peak_bytes = run::process_peak_bytes();
+  report.foreign_bytes = figures.foreign_bytes;
+  if (figures.limit_was_lifted) {
+    report.limit_bytes = -1;
+  }
   try {
-    learn();
+    learn(figures);
   } catch (const std::exception& error) {
     report.note = std::string("nothing was learnt from this step: ") + error.what();
   }
@@ -308,28 +364,41 @@ void MemoryBudget::Step::Impl::end() noexcept {
     report.note = error.what();
   }
   try {
-    remember();
-  } catch (const std::bad_alloc&) {
+    if (report.refused) {
+      put_back();
+    }
+    remember(figures);
+  } catch (const std::exception&) {
     // The step is over either way; its report is not worth more.
+  }
+  if (report.limit_bytes < 0) {
+    run::Blocks::instance().give_back();  // what is above the limit to come
   }
   g_step_is_open = false;
 }
 
-void MemoryBudget::Step::Impl::remember() {
+void MemoryBudget::Step::Impl::put_back() {
+  const std::lock_guard<std::recursive_mutex> lock(open.tape()->mutex());
+  governor->undo().put_back(*open.tape());
+}
+
+void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {
   const std::lock_guard<std::mutex> lock(budget->mutex);
+  if (report.refused) {
+    budget->refusal = figures.refused;
+  }
   ++budget->steps;
   budget->record.add(report, loss);
   if (report.mode == StepMode::kPlanned || budget->steps == 1) {
     const auto plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
     budget->record.show({report.step, report.resting_bytes, plan, governor->take_journal()});
   }
-  budget->last = std::move(report);
+  budget->last = report;
 }
 
-void MemoryBudget::Step::Impl::learn() {
+void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   const std::lock_guard<std::mutex> lock(budget->mutex);
   const budget::Journal& journal = governor->journal();
-  const budget::StepFigures& figures = governor->figures();
   report.signature = journal.signature();
   report.replay_seconds = static_cast<double>(figures.replay_ns) * 1e-9;
   report.eviction_seconds = static_cast<double>(figures.evict_ns) * 1e-9;
@@ -337,24 +406,18 @@ void MemoryBudget::Step::Impl::learn() {
   report.evictions = figures.evictions;
   report.mode = report.limit_bytes < 0 ? StepMode::kLearning : StepMode::kOnline;
   if (report.failed) {
-    report.refused = !figures.refused.empty();
-    report.note = report.refused ? figures.refused : "an exception left the step";
+    report.note = report.refused ? figures.refused->what() : "an exception left the step";
+  } else if (figures.limit_was_lifted) {
+    report.note =
+        "a step of another kind, which needs more than the budget learnt so far: run without a limit to learn";
   } else if (figures.left_plan) {
     report.note = "left the plan at " + figures.left_at;
   }
   const std::lock_guard<std::recursive_mutex> tape_lock(open.tape()->mutex());
   report.ops_recorded = static_cast<int64_t>(open.tape()->ops().size());
   const auto& plan = governor->itinerary();
-  if (plan && plan->model->path.size() == journal.events.size() && !report.failed) {
-    report.mode = StepMode::kPlanned;
-    report.predicted_peak_bytes = plan->plan.peak_bytes;
-    report.predicted_seconds = plan->plan.time;
-    report.plain_seconds = plan->plan.baseline_time;
-    report.plain_peak_bytes = plan->plan.baseline_peak_bytes;
-    report.values_kept = plan->units_kept;
-    report.values_dropped = plan->units_dropped;
-    report.values_packed = plan->units_packed;
-    report.values = values_of(*plan);
+  if (plan && plan->model->path.size() == journal.events.size() && !report.failed && !figures.limit_was_lifted) {
+    tell_plan(*plan);
   }
   if (report.failed || !journal.plannable || journal.events.empty()) {
     return;
@@ -363,17 +426,40 @@ void MemoryBudget::Step::Impl::learn() {
       report.mode == StepMode::kPlanned && report.step > 8 && report.step % 16 != 0 && figures.evictions == 0;
   if (!seen_enough) {
     const std::vector<std::string> modules = budget->modules.of_ops(*open.tape());
-    budget->known.learn(budget::build_model(*open.tape(), journal, modules), report.limit_bytes);
+    budget->known.learn(budget::build_model(*open.tape(), journal, report.resting_bytes, modules), report.limit_bytes);
+    learn_plain_peak(figures);
   }
+}
+
+void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
+  report.mode = StepMode::kPlanned;
+  report.predicted_peak_bytes = plan.plan.peak_bytes;
+  report.predicted_seconds = plan.plan.time;
+  report.plain_seconds = plan.plan.baseline_time;
+  report.plain_peak_bytes = plan.plan.baseline_peak_bytes;
+  report.values_kept = plan.units_kept;
+  report.values_dropped = plan.units_dropped;
+  report.values_packed = plan.units_packed;
+  report.values = values_of(plan);
+}
+
+/// What the step needs without Encore: measured if it ran as it does there, else by its model.
+void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figures) {
+  const budget::Journal& journal = governor->journal();
+  const auto& model = budget->known.latest()->model;
   if (report.mode != StepMode::kPlanned) {
-    const budget::StepModel& model = *budget->known.latest()->model;
-    const int64_t modelled = plan::baseline(model.graph_for(report.resting_bytes)).peak_bytes;
+    const int64_t modelled = plan::baseline(model->graph_for(report.resting_bytes)).peak_bytes;
     const bool holds_bits = report.mode != StepMode::kLearning && !journal.packings.empty();
     const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_bits;
     report.plain_peak_bytes = ran_plainly ? report.peak_bytes : modelled;
-    if (report.mode == StepMode::kLearning) {
-      budget->overestimate = std::max<int64_t>(0, modelled - report.peak_bytes);
+    if (ran_plainly && report.mode == StepMode::kLearning) {
+      budget->fraction.overestimate_bytes = std::max<int64_t>(0, modelled - report.peak_bytes);
     }
+  }
+  const bool has_backward = std::any_of(journal.events.begin(), journal.events.end(),
+                                        [](const budget::Event& event) { return event.backward; });
+  if (has_backward) {
+    budget->fraction.news = model;
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 
 #include "tape/tape.h"
 
@@ -47,6 +48,10 @@ struct Journal {
   /// Masks that were packed, or could have been.
   std::unordered_map<tape::ValueId, Packing> packings;
   int64_t other_at_start = 0;
+  /// Bytes of Account::kOther that were allocated in the step and are there at its end, by event.
+  std::vector<int64_t> births;
+  /// Tracked storages that the user's own code holds at the end, such as the state of an optimizer.
+  std::unordered_set<int32_t> kept;
   bool plannable = true;  // false if something happened that a plan can't tell again
 
   uint64_t signature() const { return events.empty() ? 0 : events.back().path; }

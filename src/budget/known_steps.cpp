@@ -5,11 +5,15 @@
 #include <chrono>
 #include <cmath>
 
+#include <encore/error.h>
+#include <encore/plan/simulate.h>
+
 namespace encore::budget {
 namespace {
 
 constexpr size_t kMostSteps = 16;
 constexpr size_t kMostSamples = 5;
+constexpr size_t kMostPlans = 8;  // of a kind
 // Plans are made after the first step of a kind, and again when its times have been measured this often.
 constexpr size_t kSettledSamples = 3;
 // A background that differs by less than this part of the limit is the same.
@@ -34,13 +38,13 @@ std::vector<double> times_of(const plan::Graph& graph) {
   return times;
 }
 
-bool is_same_background(const StepModel& a, const StepModel& b, int64_t tolerance) {
-  for (size_t i = 0; i < a.background.size(); ++i) {
-    if (std::abs(a.background[i] - b.background[i]) > tolerance) {
-      return false;
-    }
-  }
-  return a.background.size() == b.background.size();
+bool is_same_background(const StepModel& before, const StepModel& now, int64_t tolerance) {
+  const plan::Graph expected = before.graph_for(now.resting_bytes);
+  const plan::Graph measured = now.graph_for(now.resting_bytes);
+  return std::equal(expected.steps.begin(), expected.steps.end(), measured.steps.begin(), measured.steps.end(),
+                    [&](const plan::Step& a, const plan::Step& b) {
+                      return std::abs(a.background_bytes - b.background_bytes) <= tolerance;
+                    });
 }
 
 /// A planned step packs only what its plan says. Noise makes packing slower, never faster.
@@ -49,6 +53,29 @@ void add_known_forms(const plan::Step& known, plan::Step& step) {
       (!known.variants.empty() && known.variants.front().encode_time < step.variants.front().encode_time)) {
     step.variants = known.variants;
   }
+}
+
+/// Plans that were made with other times or backgrounds, with what they cost now: a search may find nothing where an
+/// earlier one did.
+std::vector<std::shared_ptr<const Itinerary>> repriced(const std::vector<std::shared_ptr<const Itinerary>>& plans,
+                                                       const std::shared_ptr<const StepModel>& model,
+                                                       const plan::Graph& graph) {
+  std::vector<std::shared_ptr<const Itinerary>> kept;
+  const plan::Baseline baseline = plan::baseline(graph);
+  for (const auto& made : plans) {
+    try {
+      plan::Plan plan = made->plan;
+      const plan::Cost cost = plan::simulate(graph, plan.schedule);
+      plan.time = cost.time;
+      plan.peak_bytes = cost.peak_bytes;
+      plan.baseline_time = baseline.time;
+      plan.baseline_peak_bytes = baseline.peak_bytes;
+      kept.push_back(std::make_shared<Itinerary>(make_itinerary(model, std::move(plan))));
+    } catch (const InvalidArgument&) {
+      // A form that it used is not known any more.
+    }
+  }
+  return kept;
 }
 
 /// Work of the planner: more for more steps, until one change of a plan costs so much that a second would not do.
@@ -81,7 +108,6 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
       }
     }
     step.model = std::make_shared<StepModel>(std::move(model));
-    step.plans.clear();  // their times are not comparable with those of plans to come
     if (other_background || (step.planned_samples < kSettledSamples && step.seconds.size() >= kSettledSamples)) {
       step.planned_limit_bytes = -1;
     }
@@ -111,23 +137,26 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
     return 0;
   }
   const auto start = std::chrono::steady_clock::now();
-  if (!same_start) {
-    step.plans.clear();
-  }
+  const plan::Graph graph = step.model->graph_for(resting_bytes);
+  step.plans = repriced(step.plans, step.model, graph);
   plan::PlanOptions options;
   options.effort = effort_for(step.model->graph.steps.size());
   options.exact_states = 0;
   options.minimum = false;
-  plan::Plan plan = plan::plan(step.model->graph_for(resting_bytes), limit_bytes, options);
-  step.least_bytes = plan.feasible ? -1 : plan.min_feasible_bytes;
+  plan::Plan plan = plan::plan(graph, limit_bytes, options);
+  step.least_bytes = plan.min_feasible_bytes;
   step.plan = nullptr;
   if (plan.feasible) {
     Itinerary itinerary = make_itinerary(step.model, std::move(plan));
     itinerary.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     step.plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
+    if (step.plans.size() > kMostPlans) {
+      step.plans.erase(step.plans.begin());
+    }
   }
   // A plan that was made for less memory and is faster, by luck of the search, serves as well.
   for (const auto& made : step.plans) {
+    step.least_bytes = std::min(step.least_bytes, made->plan.peak_bytes);
     if (made->plan.peak_bytes <= limit_bytes && (!step.plan || made->plan.time < step.plan->plan.time)) {
       step.plan = made;
     }

@@ -16,7 +16,7 @@ struct KnownStep {
   int64_t planned_limit_bytes = -1;
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
-  int64_t least_bytes = -1;   // the least budget for which a plan is known
+  int64_t least_bytes = -1;   // the least budget for which a plan is known, as of the last time one was made
   int64_t worked_bytes = -1;  // the least limit under which a step has ended well
 
   /// Whether steps of this kind are known not to fit.

@@ -5,6 +5,7 @@
 #include <encore/error.h>
 
 #include "base/clock.h"
+#include "budget/refusals.h"
 #include "budget/step_governor.h"
 #include "record/recorder.h"
 #include "tape/random.h"
@@ -46,6 +47,11 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   if (!region) {
     refuse(shortage, nbytes, /*is_locked=*/false);
   }
+  const auto give_up = [&](bool is_locked) {
+    if (!lift_limit(is_locked)) {
+      refuse(shortage, nbytes, is_locked);
+    }
+  };
   std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
   // A worker of a parallel op must not wait for the thread that waits for it, nor a random op for a replay that waits
   // for the random lock.
@@ -59,11 +65,14 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     lock.lock();
   }
   if (!lock.owns_lock()) {
-    refuse(shortage, nbytes, /*is_locked=*/false);
+    give_up(/*is_locked=*/false);
+    return;
   }
   if (!running_) {
     return;  // ended while this thread waited, and the limit is off
   }
+  const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
+  plain_peak_ = std::max(plain_peak_, plain_bytes_now() + (is_replay ? 0 : nbytes));
   const Stopwatch watch(figures_.evict_ns, away_ns_);
   const record::Recorder::Pause pause;
   std::vector<std::pair<double, ValueId>> candidates;
@@ -88,16 +97,50 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   if (freed == 0 && !packed_.empty() && !packing_) {
     packed_.clear();  // numbers can be drawn again
   } else if (freed == 0) {
-    refuse(shortage, nbytes, /*is_locked=*/true);
+    give_up(/*is_locked=*/true);
   }
   journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
+}
+
+/// What plain training would hold by now: everything that autograd has saved, and what is live besides.
+int64_t StepGovernor::plain_bytes_now() const {
+  const auto region = region_.lock();
+  return meter().live() - meter().live(run::Account::kReplayed) + region->missing_bytes();
+}
+
+/// An optimizer that makes so many tensors for each parameter that it has come to will make as many for the others.
+int64_t StepGovernor::bytes_after_optimizer(int64_t nbytes) const {
+  if (written_bytes_ == 0) {
+    const bool has_state =
+        live_after_backward_ > 0 && meter().live() + nbytes - live_after_backward_ >= undo_.largest_parameter_bytes();
+    return has_state ? live_after_backward_ + undo_.parameter_bytes() : 0;
+  }
+  const double for_each =
+      static_cast<double>(live_after_write_ - live_after_backward_) / static_cast<double>(written_bytes_);
+  return live_after_backward_ + static_cast<int64_t>(for_each * static_cast<double>(undo_.parameter_bytes()));
+}
+
+/// A fraction of what a step needs can't refuse a step of which that is not known.
+bool StepGovernor::lift_limit(bool is_locked) {
+  using AtTheEnd = StepSetting::AtTheEnd;
+  const bool lifts = setting_.at_the_end == AtTheEnd::kLearn ||
+                     (setting_.at_the_end == AtTheEnd::kLearnNewKinds && is_locked && !itinerary_);
+  if (lifts) {
+    meter().set_limit(0, nullptr);
+    limit_was_lifted_ = true;
+  }
+  return lifts;
 }
 
 void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   BudgetError::Figures figures;
   figures.limit_bytes = setting_.limit_bytes;
   figures.needed_bytes = setting_.limit_bytes + shortage;
+  figures.other_threads_bytes = meter().live_of_other_threads(slot_);
+  figures.parameters_written = undo_.parameters_written();
+  const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
   int64_t most = 0;
+  int64_t copied_bytes = 0;  // by the tape, of what the step has overwritten
   if (const auto region = region_.lock(); region && is_locked) {
     for (const Event& event : journal_.events) {
       if (event.other_peak - event.other_before >= most) {
@@ -105,18 +148,36 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
         figures.op = event.op == kNone ? event.node : region->tape().describe_op(event.op);
       }
     }
+    for (size_t v = 0; v < region->tape().num_values(); ++v) {
+      const tape::Value& value = region->tape().value(static_cast<ValueId>(v));
+      copied_bytes += value.copied && value.strong ? value.nbytes : 0;
+    }
   }
-  const std::string message =
-      "budget: an allocation of " + format_bytes(nbytes) + " needs " + format_bytes(figures.needed_bytes) +
-      " in all (" + std::to_string(figures.needed_bytes) + " bytes), the budget is " +
-      format_bytes(figures.limit_bytes) + ", and nothing is left that could be given up" +
-      (figures.op.empty() ? "" : "; the largest op so far is " + figures.op + " with " + format_bytes(most)) +
-      "; raise it or lower the batch";
+  figures.least_bytes = std::max(plain_peak_ - copied_bytes, bytes_after_optimizer(is_replay ? 0 : nbytes));
+  if (figures.least_bytes <= figures.limit_bytes) {
+    figures.least_bytes = figures.needed_bytes;
+  }
+  std::string message = "budget: an allocation of " + format_bytes(nbytes) + " needs " +
+                        exact_bytes(figures.needed_bytes) + " in all, the budget is " +
+                        exact_bytes(figures.limit_bytes) + ", and nothing is left that could be given up";
+  if (!figures.op.empty()) {
+    message += "; the largest op so far is " + figures.op + " with " + format_bytes(most);
+  }
+  if (is_locked && figures_.left_plan) {
+    message += "; the step had left its plan at " + figures_.left_at;
+  }
+  if (figures.other_threads_bytes > shortage / 2) {
+    message += "; other threads (a data loader's, for example) hold " + format_bytes(figures.other_threads_bytes);
+  }
+  message += "; up to here it takes " + exact_bytes(figures.least_bytes) +
+             " without a limit: raise the budget to that, or lower the batch. When the step has ended, " + undo_.text();
+  BudgetError error(message, figures);
   {
     const std::lock_guard<std::mutex> lock(refused_mutex_);
-    figures_.refused = message;
+    figures_.refused = error;
+    figures_.refused_at = is_locked ? journal_.events.size() : 0;
   }
-  throw BudgetError(message, figures);
+  throw error;
 }
 
 }  // namespace encore::budget

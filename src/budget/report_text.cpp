@@ -6,6 +6,8 @@
 #include <encore/budget.h>
 #include <encore/bytes.h>
 
+#include "base/plain_numbers.h"
+
 namespace encore {
 namespace {
 
@@ -13,6 +15,7 @@ std::string line(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 std::string line(const char* format, ...) {
   char buffer[512];
+  const PlainNumbers plain;
   va_list args;
   va_start(args, format);
   std::vsnprintf(buffer, sizeof(buffer), format, args);
@@ -40,16 +43,28 @@ std::string bytes_or(int64_t bytes, const char* otherwise) {
 
 std::string StepReport::text() const {
   constexpr size_t kMostValues = 10;
+  if (step < 0) {
+    return line("no step yet, the budget is %s", bytes_or(limit_bytes, "learnt in the first one").c_str());
+  }
   std::string text;
   text += line("step %lld, %s%s, signature %016llx", static_cast<long long>(step), name_of(mode),
                failed ? ", ended by an exception" : "", static_cast<unsigned long long>(signature));
   if (!note.empty()) {
     text += line("  note          %s", note.c_str());
   }
-  text += line("  budget        %s", bytes_or(limit_bytes, "none yet").c_str());
+  text += line("  budget        %s",
+               bytes_or(limit_bytes, refused ? "not known" : "none in this step, which shows what is needed").c_str());
   text += line("  peak          %s measured, %s predicted, %s plain", format_bytes(peak_bytes).c_str(),
                bytes_or(predicted_peak_bytes, "not").c_str(), bytes_or(plain_peak_bytes, "unknown").c_str());
   text += line("  resting       %s", format_bytes(resting_bytes).c_str());
+  if (process_bytes > 0) {
+    text += line("  process       %s in this step, %s at most since it began", format_bytes(process_bytes).c_str(),
+                 format_bytes(process_peak_bytes).c_str());
+  }
+  if (foreign_bytes > 0) {
+    text +=
+        line("  not counted   %s of tensors over memory that is not LibTorch's", format_bytes(foreign_bytes).c_str());
+  }
   text += line("  time          %.3f s, of it %.3f s replay and %.3f s eviction; planning before it %.3f s",
                step_seconds, replay_seconds, eviction_seconds, planning_seconds);
   if (predicted_seconds >= 0) {

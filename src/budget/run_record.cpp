@@ -8,7 +8,7 @@
 namespace encore::budget {
 namespace {
 
-constexpr size_t kMostSteps = 10'000;
+constexpr size_t kMostSteps = 1'000;
 // Points of the memory/time curve around the chosen one, and the search's effort for each.
 constexpr int32_t kCurvePoints = 9;
 constexpr int64_t kCurveEffort = 15;
@@ -142,6 +142,9 @@ void RunRecord::add(const StepReport& step, double loss) {
   }
   limit_bytes_ = step.limit_bytes;
   resting_bytes_ = step.resting_bytes;
+  if (step.limit_bytes >= 0) {
+    process_bytes_ = std::max(process_bytes_, step.process_bytes);
+  }
   if (!step.values.empty()) {
     values_ = step.values;
   }
@@ -152,6 +155,7 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
   run.name = name;
   run.limit_bytes = limit_bytes_;
   run.resting_bytes = resting_bytes_;
+  run.process_bytes = process_bytes_;
   run.steps.assign(steps_.begin(), steps_.end());
   run.shown_step = shown_.index;
   for (const RunSystem& system : systems) {

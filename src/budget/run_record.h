@@ -30,6 +30,7 @@ class RunRecord {
   std::deque<report::RunStep> steps_;  // bounded: the oldest go first
   int64_t limit_bytes_ = -1;
   int64_t resting_bytes_ = -1;
+  int64_t process_bytes_ = -1;
   std::vector<ValueReport> values_;
   ShownStep shown_;
 };

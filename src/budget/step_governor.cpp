@@ -2,6 +2,7 @@
 #include "budget/step_governor.h"
 
 #include "base/clock.h"
+#include "run/process.h"
 
 namespace encore::budget {
 namespace {
@@ -27,10 +28,6 @@ struct Watched {
   }
 };
 thread_local Watched g_watched;
-
-run::Meter& meter() {
-  return run::Meter::instance();
-}
 
 }  // namespace
 
@@ -69,11 +66,14 @@ StepGovernor::~StepGovernor() {
 void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
   region_ = region;
   thread_ = std::this_thread::get_id();
+  slot_ = run::Meter::slot_of_this_thread();
   running_ = true;
   g_watched.remove();
   g_watched.governor = weak_from_this();
   g_watched.callback = NodeObserver::add();
+  look_at_process();
   journal_.start_ns = now_ns();
+  meter().begin_births();
   other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
   meter().take_other_peak();
   meter().take_live_peak();
@@ -86,7 +86,9 @@ void StepGovernor::stop() {
   if (!running_) {
     return;
   }
+  look_at_process();
   meter().set_limit(0, nullptr);
+  journal_.births = meter().end_births();
   if (thread_ == std::this_thread::get_id()) {
     g_watched.remove();
   }
@@ -99,17 +101,26 @@ void StepGovernor::stop() {
   running_ = false;
   packed_.clear();
   region->tape().release_retained();
+  for (const auto& [storage, event] : journal_.tracked) {
+    const tape::StorageRecord& record = region->tape().storage(storage);
+    const auto users = static_cast<int32_t>(record.weak.use_count());
+    if (users > 0 && users > region->references(record.current)) {
+      journal_.kept.insert(storage);
+    }
+  }
 }
 
 /// An allocation was refused that the step can do without.
 void StepGovernor::forget_refusal() {
   const std::lock_guard<std::mutex> lock(refused_mutex_);
-  figures_.refused.clear();
+  figures_.refused.reset();
 }
 
 StepFigures StepGovernor::figures() const {
   const std::lock_guard<std::mutex> lock(refused_mutex_);
-  return figures_;
+  StepFigures figures = figures_;
+  figures.limit_was_lifted = limit_was_lifted_;
+  return figures;
 }
 
 void StepGovernor::op_starts() {
@@ -136,6 +147,7 @@ void StepGovernor::recorded(OpId op) {
   event.duration_ns = recorded.duration_ns - event.away_ns;
   event.path = extend_path(journal_.signature(), region->tape(), op);
   prices_.move_to(op);
+  count_outside_storages();
   finish(std::move(event));
 }
 
@@ -143,10 +155,16 @@ void StepGovernor::node_started(const char* name) {
   if (depth_++ > 0) {
     return;
   }
+  const bool first = journal_.events.empty() || !journal_.events.back().backward;
   node_ = Event();
   node_.backward = true;
   node_.node = name == nullptr ? "" : name;
   begin();
+  if (const auto region = region_.lock(); first && region && running_) {
+    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+    plain_peak_ = std::max(plain_peak_, plain_bytes_now());
+    look_at_process();
+  }
   node_.start_ns = now_ns();
 }
 
@@ -176,6 +194,14 @@ void StepGovernor::begin() {
     find_released(static_cast<int32_t>(journal_.events.size()) - 1);
     follow(journal_.events.size() - 1);
   }
+  if (depth_ == 0 && !journal_.events.empty() && journal_.events.back().backward) {
+    live_after_backward_ = meter().live();
+  }
+  if (const int64_t written = undo_.written_bytes(); written != written_bytes_) {
+    written_bytes_ = written;
+    live_after_write_ = meter().live();
+  }
+  meter().set_moment(static_cast<uint32_t>(journal_.events.size()));
   other_now_ = meter().live(run::Account::kOther);
   away_ns_ = 0;
 }
@@ -281,6 +307,35 @@ void StepGovernor::replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) 
     away_ns_ -= inside->duration_ns;  // evictions for the replay have counted already
   }
   journal_.asides.push_back({"replay", start_ns, duration_ns});
+}
+
+void StepGovernor::writes(const tape::PendingOp& op) {
+  const auto region = region_.lock();
+  if (region && running_) {
+    undo_.before_writes(region->tape(), op);
+  }
+}
+
+void StepGovernor::accumulates_into(const at::Tensor& leaf) {
+  if (running_) {
+    undo_.accumulates_into(leaf);
+  }
+}
+
+void StepGovernor::look_at_process() {
+  figures_.process_bytes = std::max(figures_.process_bytes, run::process_bytes());
+}
+
+/// What was made before this library was loaded is counted from the first op on that reads it.
+void StepGovernor::count_outside_storages() {
+  tape::Tape& tape = region_.lock()->tape();
+  for (; storages_seen_ < tape.num_storages(); ++storages_seen_) {
+    const tape::StorageRecord& record = tape.storage(storages_seen_);
+    const c10::Storage storage(record.weak.lock());
+    if (storage && tape.value(record.current).source && !run::adopt(storage)) {
+      figures_.foreign_bytes += static_cast<int64_t>(storage.nbytes());
+    }
+  }
 }
 
 void StepGovernor::hint(OpId first) {

@@ -5,8 +5,11 @@
 #include <mutex>
 #include <thread>
 
+#include <encore/error.h>
 #include "budget/itinerary.h"
 #include "budget/prices.h"
+#include "budget/undo.h"
+
 #include "checkpoint/replay_region.h"
 #include "run/allocator.h"
 
@@ -15,10 +18,17 @@ namespace encore::budget {
 // Smaller storages are not worth the bookkeeping: they stay where they are.
 constexpr int64_t kSmallest = 512;
 
+inline run::Meter& meter() {
+  return run::Meter::instance();
+}
+
 /// What is known when a step begins.
 struct StepSetting {
   int64_t limit_bytes = run::Meter::kNoLimit;
   int64_t smallest_bytes = kSmallest;
+  /// What to do where an allocation does not fit and nothing is left to give up: refuse it, or go on without a limit to
+  /// learn what a step of a kind never seen needs, or in any step.
+  enum class AtTheEnd : uint8_t { kRefuse, kLearnNewKinds, kLearn } at_the_end = AtTheEnd::kRefuse;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
   /// Another plan for a step whose event `index` has this path, or null.
@@ -32,7 +42,11 @@ struct StepFigures {
   int64_t evictions = 0;  // under pressure, not by plan
   int64_t evicted_bytes = 0;
   int64_t evict_ns = 0;
-  std::string refused;  // what the last BudgetError out of an allocation said
+  std::optional<BudgetError> refused;  // the last one out of an allocation
+  size_t refused_at = 0;               // event
+  bool limit_was_lifted = false;       // see StepSetting::AtTheEnd
+  int64_t process_bytes = 0;           // resident, at its most when it was looked at
+  int64_t foreign_bytes = 0;           // of tensors that ops read and no allocator of LibTorch's made
   bool left_plan = false;
   std::string left_at;
 };
@@ -52,6 +66,8 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void recorded(tape::OpId op) override;
   bool keeps(tape::ValueId value) override;
   void asked(tape::ValueId value) override;
+  void writes(const tape::PendingOp& op) override;
+  void accumulates_into(const at::Tensor& leaf) override;
   void replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) override;
   bool holds_what_came_back() const override { return running_ && itinerary_ != nullptr; }
   void hint(tape::OpId first) override;
@@ -62,6 +78,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   /// Moves the journal out, at the end.
   Journal take_journal() { return std::move(journal_); }
   StepFigures figures() const;
+  Undo& undo() { return undo_; }
   /// The plan that was followed to the end, or null.
   const std::shared_ptr<const Itinerary>& itinerary() const { return itinerary_; }
 
@@ -79,6 +96,11 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void follow(size_t index);
   void act(size_t index, bool compute_too);
   void act(const Action& action, bool compute_too);
+  void count_outside_storages();
+  void look_at_process();
+  int64_t plain_bytes_now() const;
+  int64_t bytes_after_optimizer(int64_t nbytes) const;
+  bool lift_limit(bool is_locked);
   /// With the tape's lock it also says which op was the largest.
   [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
 
@@ -100,7 +122,15 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   size_t followed_ = 0;   // events whose actions are done
   int depth_ = 0;         // of backward nodes
   Event node_;
+  int32_t storages_seen_ = 0;
+  int64_t plain_peak_ = 0;  // what plain training would have held at its most, as far as was looked at
+  int64_t live_after_backward_ = 0;
+  int64_t live_after_write_ = 0;  // to a parameter, when its temporaries were gone
+  int64_t written_bytes_ = 0;     // of parameters by then
+  std::atomic<bool> limit_was_lifted_{false};
+  uint8_t slot_ = 0;  // of thread_, with the meter
   Prices prices_;
+  Undo undo_;
 };
 
 }  // namespace encore::budget

@@ -2,6 +2,7 @@
 #include "budget/step_model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace encore::budget {
@@ -38,6 +39,8 @@ class Builder {
     }
     hold_values();
     find_largest();
+    model_.graph.steps.shrink_to_fit();  // models are kept for long
+    model_.units.shrink_to_fit();
     return std::move(model_);
   }
 
@@ -139,6 +142,15 @@ class Builder {
     return bytes;
   }
 
+  /// Bytes of it that the user's own code holds at the end.
+  int64_t kept_of(const Group& group) const {
+    int64_t bytes = 0;
+    for (const ValueId value : group.values) {
+      bytes += journal_.kept.count(tape_.value(value).storage) > 0 ? tape_.value(value).nbytes : 0;
+    }
+    return bytes;
+  }
+
   /// A group that is completed later than it is begun is in memory all the while.
   void find_extra_background() {
     std::vector<int64_t> change(journal_.events.size() + 1, 0);
@@ -168,10 +180,24 @@ class Builder {
     return made_[static_cast<size_t>(event)];
   }
 
+  /// Copies of outside tensors that the event overwrote go with the tape.
+  int64_t copied_by(const Event& event) const {
+    int64_t bytes = 0;
+    if (event.op != kNone) {
+      for (const tape::Write& write : tape_.ops()[static_cast<size_t>(event.op)].writes) {
+        const tape::Value* before = write.before == kNone ? nullptr : &tape_.value(write.before);
+        bytes += before != nullptr && before->copied && before->strong ? before->nbytes : 0;
+      }
+    }
+    return bytes;
+  }
+
   void add_event(int32_t e) {
     const Event& event = journal_.events[static_cast<size_t>(e)];
+    const auto place = static_cast<size_t>(e);
+    const int64_t born = (place < journal_.births.size() ? journal_.births[place] : 0) - copied_by(event);
     model_.path.push_back(event.path);
-    const int64_t background = event.other_before - journal_.other_at_start + extra_[static_cast<size_t>(e)];
+    const int64_t background = event.other_before - journal_.other_at_start + extra_[place];
     const int64_t temp = std::max<int64_t>(0, event.other_peak - event.other_before - made_by(e));
     double seconds = static_cast<double>(event.duration_ns) * 1e-9;
     const int32_t group = event.op == kNone ? kNone : group_of_op_[static_cast<size_t>(event.op)];
@@ -195,6 +221,7 @@ class Builder {
       plan::Step& same = model_.graph.steps.back();
       same.time += seconds;
       same.temp_bytes = std::max(same.temp_bytes, background + temp - model_.background.back());
+      model_.born.back().other_bytes += born;
       model_.step_of_event.push_back(static_cast<int32_t>(model_.graph.steps.size()) - 1);
       return;
     }
@@ -213,6 +240,7 @@ class Builder {
     }
     model_.step_of_event.push_back(static_cast<int32_t>(model_.graph.steps.size()));
     model_.background.push_back(background);
+    model_.born.push_back({born, completes ? kept_of(groups_[static_cast<size_t>(group)]) : 0});
     model_.graph.steps.push_back(std::move(step));
     model_.units.push_back(std::move(unit));
   }
@@ -292,16 +320,34 @@ class Builder {
 
 }  // namespace
 
-plan::Graph StepModel::graph_for(int64_t resting_bytes) const {
+plan::Graph StepModel::graph_for(int64_t resting) const {
+  const int64_t all_born = std::accumulate(born.begin(), born.end(), int64_t{0}, [](int64_t sum, const Born& here) {
+    return sum + here.other_bytes + here.value_bytes;
+  });
+  // Where something older died in its place (the last batch for this one), the earliest are the replacements.
+  const int64_t replaced = all_born - std::clamp<int64_t>(resting - resting_bytes, 0, std::max<int64_t>(0, all_born));
   plan::Graph filled = graph;
+  int64_t so_far = 0;
+  int64_t rests = 0;  // of kOther, and was in the background
   for (size_t i = 0; i < filled.steps.size(); ++i) {
-    filled.steps[i].background_bytes = std::max<int64_t>(0, resting_bytes + background[i]);
+    const int64_t here = born[i].other_bytes + born[i].value_bytes;
+    so_far += here;
+    const int64_t stays = std::clamp<int64_t>(so_far - replaced, 0, std::max<int64_t>(0, here));
+    const int64_t other = std::clamp<int64_t>(born[i].other_bytes, 0, stays);
+    plan::Step& step = filled.steps[i];
+    step.background_bytes = std::max<int64_t>(0, resting + background[i] - rests);
+    step.temp_bytes = std::max<int64_t>(0, step.temp_bytes - other);
+    step.bytes -= stays - other;
+    rests += other;
   }
   return filled;
 }
 
-StepModel build_model(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules) {
-  return Builder(tape, journal, modules).build();
+StepModel build_model(const tape::Tape& tape, const Journal& journal, int64_t resting_bytes,
+                      const std::vector<std::string>& modules) {
+  StepModel model = Builder(tape, journal, modules).build();
+  model.resting_bytes = resting_bytes;
+  return model;
 }
 
 }  // namespace encore::budget

@@ -21,18 +21,27 @@ struct StepModel {
   std::vector<int32_t> step_of_event;  // rising
   plan::Graph graph;                   // its backgrounds are left at 0
   std::vector<Unit> units;             // by step; no values where the step makes none
-  /// By step: kOther above what it was when the training step began. Differs from step to step until the optimizer and
-  /// the gradients have settled.
+  /// By step: kOther above what it was when the training step began.
   std::vector<int64_t> background;
+  /// By step: bytes that were there when the training step ended, of kOther, and of what the step itself makes:
+  /// gradients when they are first made, the state of an optimizer. From the next training step on they rest.
+  struct Born {
+    int64_t other_bytes = 0;
+    int64_t value_bytes = 0;
+  };
+  std::vector<Born> born;
+  int64_t resting_bytes = 0;  // when the training step began
   std::vector<int32_t> backward_steps;
   std::string largest;  // the op that needs most while it runs, with its inputs
 
   uint64_t signature() const { return path.empty() ? 0 : path.back(); }
-  /// The graph with the backgrounds of a training step that begins with so many live bytes.
-  plan::Graph graph_for(int64_t resting_bytes) const;
+  /// The graph with the backgrounds of a training step that begins with so many live bytes. What rests more than before
+  /// the measured one was born in that: it does not come anew.
+  plan::Graph graph_for(int64_t resting) const;
 };
 
 /// The tape's lock is held. `modules` by op, or empty.
-StepModel build_model(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules);
+StepModel build_model(const tape::Tape& tape, const Journal& journal, int64_t resting_bytes,
+                      const std::vector<std::string>& modules);
 
 }  // namespace encore::budget

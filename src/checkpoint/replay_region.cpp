@@ -358,6 +358,18 @@ std::vector<ValueId> ReplayRegion::held_values() const {
   return values;
 }
 
+int64_t ReplayRegion::missing_bytes() const {
+  std::set<int32_t> storages;
+  int64_t bytes = 0;
+  for (const auto& entry : handles_) {
+    const tape::Value& value = tape_->value(entry.first);
+    if (tape_->storage(value.storage).weak.expired() && storages.insert(value.storage).second) {
+      bytes += value.nbytes;
+    }
+  }
+  return bytes;
+}
+
 void ReplayRegion::hold_resident(ValueId value) {
   if (c10::Storage storage = tape_->resident(value); storage && !tape_->value(value).retained) {
     tape_->retain(value, std::move(storage), 1);

@@ -60,6 +60,17 @@ class ReplayRegion final : public record::Region,
       options_.governor->recorded(op);
     }
   }
+  bool wants_leaves() const override { return options_.governor != nullptr; }
+  void accumulates_into(const at::Tensor& leaf) override {
+    if (options_.governor) {
+      options_.governor->accumulates_into(leaf);
+    }
+  }
+  void before_writes(const tape::PendingOp& op) override {
+    if (options_.governor) {
+      options_.governor->writes(op);
+    }
+  }
   void opened() override;
   void closed() override;
 
@@ -81,6 +92,8 @@ class ReplayRegion final : public record::Region,
   int32_t references(tape::ValueId value) const;
   /// Values that autograd has saved here, or that came back and are still held.
   std::vector<tape::ValueId> held_values() const;
+  /// Bytes of values that autograd has saved here and that are not in memory.
+  int64_t missing_bytes() const;
   /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
   void hold_resident(tape::ValueId value);
   /// The bits of a value that is there and may be a mask; null if it isn't one. As long as somebody holds them the

@@ -32,7 +32,11 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 /// Tells the open regions which leaves a backward from `roots` may add to.
 void tell_regions(const torch::autograd::edge_list& roots) {
   const Recorder* recorder = Recorder::current();
-  if (recorder == nullptr || Recorder::is_paused() || recorder->called_again() == nullptr) {
+  if (recorder == nullptr || Recorder::is_paused()) {
+    return;
+  }
+  const auto& regions = recorder->regions();
+  if (std::none_of(regions.begin(), regions.end(), [](const auto& region) { return region->wants_leaves(); })) {
     return;
   }
   std::vector<torch::autograd::Node*> open;
@@ -48,7 +52,7 @@ void tell_regions(const torch::autograd::edge_list& roots) {
     open.pop_back();
     std::for_each(node->next_edges().begin(), node->next_edges().end(), visit);
     if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) {
-      for (const auto& region : recorder->regions()) {
+      for (const auto& region : regions) {
         region->accumulates_into(leaf->variable);
       }
     }

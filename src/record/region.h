@@ -27,8 +27,12 @@ class Region {
   /// it.
   virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
   virtual bool has_entered(tape::ValueId value) const = 0;
+  /// True if the region wants to know which leaves a backward adds to.
+  virtual bool wants_leaves() const { return is_opaque(); }
   /// A backward that runs while this region is open is about to add to the leaf's gradient.
   virtual void accumulates_into(const at::Tensor&) {}
+  /// Told to every open region before an op that writes to storages runs, under the tape's lock.
+  virtual void before_writes(const tape::PendingOp&) {}
 
   /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
   virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }

@@ -1,8 +1,10 @@
-// LibTorch's CPU allocation with size and account kept in front of each block.
+// LibTorch's CPU allocation with a header in front of each block that says how it is counted.
 #include "run/allocator.h"
 
-#include <atomic>
 #include <typeinfo>
+#include <unordered_map>
+
+#include <pthread.h>
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
@@ -16,12 +18,13 @@ namespace encore::run {
 namespace {
 
 thread_local Account g_account = Account::kOther;
+thread_local int64_t g_allocations = 0;
 
 // A block is [header, padding to the alignment][the tensor's bytes]. The pointer that LibTorch sees is both the data
-// and the deleter's context, as oneDNN's paths demand, and the size in front of it is exactly what was asked for.
+// and the deleter's context, as oneDNN's paths demand.
 struct Header {
-  size_t nbytes;
-  std::atomic<Account> account;
+  Counted counted;
+  Block block;
 };
 constexpr size_t kHeaderBytes = c10::gAlignment;
 static_assert(kHeaderBytes >= sizeof(Header));
@@ -35,10 +38,9 @@ void release(void* data) {
     return;
   }
   c10::profiledCPUMemoryReporter().Delete(data);
-  const size_t nbytes = header_of(data).nbytes;
-  const Account account = header_of(data).account.load();
-  Blocks::instance().put(static_cast<char*>(data) - kHeaderBytes, nbytes + kHeaderBytes);
-  Meter::instance().remove(static_cast<int64_t>(nbytes), account);
+  const Header header = header_of(data);
+  Blocks::instance().put(header.block);
+  Meter::instance().remove(header.counted);
 }
 
 class CountingAllocator final : public c10::Allocator {
@@ -47,17 +49,17 @@ class CountingAllocator final : public c10::Allocator {
     if (nbytes == 0) {
       return {nullptr, nullptr, &release, at::Device(at::kCPU)};
     }
-    const Account account = g_account;
-    Meter::instance().add(static_cast<int64_t>(nbytes), account);
-    char* block = nullptr;
+    ++g_allocations;
+    const Counted counted = Meter::instance().add(static_cast<int64_t>(nbytes), g_account);
+    Block block;
     try {
       block = Blocks::instance().take(nbytes + kHeaderBytes);
     } catch (...) {
-      Meter::instance().remove(static_cast<int64_t>(nbytes), account);
+      Meter::instance().remove(counted);
       throw;
     }
-    new (block) Header{nbytes, {account}};
-    void* data = block + kHeaderBytes;
+    new (block.start) Header{counted, block};
+    void* data = block.start + kHeaderBytes;
     c10::profiledCPUMemoryReporter().New(data, nbytes);
     return {data, data, &release, at::Device(at::kCPU)};
   }
@@ -65,9 +67,53 @@ class CountingAllocator final : public c10::Allocator {
   ENCORE_ALLOCATOR_COPY_DATA
 };
 
-size_t index_of(Account account) {
-  return static_cast<size_t>(account);
+/// What LibTorch's own allocator had made before ours took its place, as far as it was seen since.
+struct Adopted {
+  std::mutex mutex;
+  std::unordered_map<void*, Counted> blocks;
+};
+
+Adopted& adopted() {
+  static auto* adopted = new Adopted;  // tensors may be freed after static destructors have run
+  return *adopted;
 }
+
+void release_adopted(void* data) {
+  Counted counted;
+  {
+    const std::lock_guard<std::mutex> lock(adopted().mutex);
+    const auto entry = adopted().blocks.find(data);
+    counted = entry->second;
+    adopted().blocks.erase(entry);
+  }
+  c10::GetDefaultCPUAllocator()->raw_deleter()(data);
+  Meter::instance().remove(counted);
+}
+
+// A fork copies the locks as they are: the child would wait for threads that it does not have.
+void before_fork() {
+  adopted().mutex.lock();
+  Blocks::instance().lock();
+  Meter::instance().lock_all();
+}
+void after_fork() {
+  Meter::instance().unlock_all();
+  Blocks::instance().unlock();
+  adopted().mutex.unlock();
+}
+
+c10::Allocator* g_ours = nullptr;
+
+/// Before main(), so that whatever a program makes is counted. LibTorch has been loaded by then: this library needs it.
+const bool g_is_installed = [] {
+  if (c10::GetAllocator(c10::kCPU) != c10::GetDefaultCPUAllocator()) {
+    return false;  // ensure_allocator() says so, if anybody asks
+  }
+  g_ours = new CountingAllocator;
+  c10::SetAllocator(c10::kCPU, g_ours, /*priority=*/1);
+  pthread_atfork(&before_fork, &after_fork, &after_fork);
+  return true;
+}();
 
 }  // namespace
 
@@ -75,124 +121,49 @@ AccountScope::AccountScope(Account account) : outer_(std::exchange(g_account, ac
 AccountScope::~AccountScope() {
   g_account = outer_;
 }
+Account AccountScope::current() {
+  return g_account;
+}
 
 bool track(const c10::Storage& storage) {
   void* data = compat::data_of(storage);
-  if (data == nullptr || storage.data_ptr().get_deleter() != &release) {
+  return data != nullptr && storage.data_ptr().get_deleter() == &release &&
+         Meter::instance().track(header_of(data).counted);
+}
+
+bool adopt(const c10::Storage& storage) {
+  void* data = compat::data_of(storage);
+  const at::DeleterFnPtr deleter = storage.data_ptr().get_deleter();
+  if (data == nullptr || deleter == &release || deleter == &release_adopted) {
+    return true;
+  }
+  if (deleter != c10::GetDefaultCPUAllocator()->raw_deleter()) {
     return false;
   }
-  Account expected = Account::kOther;
-  if (!header_of(data).account.compare_exchange_strong(expected, Account::kTracked)) {
-    return false;
+  const std::lock_guard<std::mutex> lock(adopted().mutex);
+  if (compat::exchange_deleter(storage, deleter, &release_adopted)) {
+    adopted().blocks.emplace(data, Meter::instance().adopt(static_cast<int64_t>(storage.nbytes())));
   }
-  Meter::instance().move(static_cast<int64_t>(header_of(data).nbytes), Account::kOther, Account::kTracked);
   return true;
 }
 
-Meter& Meter::instance() {
-  static auto* meter = new Meter;  // tensors may be freed after static destructors have run
-  return *meter;
-}
-
-void Meter::add(int64_t bytes, Account account) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (bytes > limit_ - live_) {
-    const std::shared_ptr<Limiter> limiter = limiter_;
-    const int64_t shortage = live_ + bytes - limit_;
-    lock.unlock();
-    limiter->make_room(shortage, bytes);
-    lock.lock();
-  }
-  live_ += bytes;
-  peak_ = std::max(peak_, live_);
-  live_peak_ = std::max(live_peak_, live_);
-  accounts_[index_of(account)] += bytes;
-  other_peak_ = std::max(other_peak_, accounts_[index_of(Account::kOther)]);
-  for (int64_t* watcher : watchers_) {
-    *watcher = std::max(*watcher, live_);
-  }
-}
-
-void Meter::remove(int64_t bytes, Account account) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  live_ -= bytes;
-  accounts_[index_of(account)] -= bytes;
-}
-
-void Meter::move(int64_t bytes, Account from, Account to) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  accounts_[index_of(from)] -= bytes;
-  accounts_[index_of(to)] += bytes;
-}
-
-int64_t Meter::live(Account account) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return accounts_[index_of(account)];
-}
-
-int64_t Meter::take_other_peak() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(other_peak_, accounts_[index_of(Account::kOther)]);
-}
-
-int64_t Meter::take_live_peak() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(live_peak_, live_);
-}
-
-void Meter::set_limit(int64_t bytes, std::shared_ptr<Limiter> limiter) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  limit_ = limiter ? bytes : kNoLimit;
-  limiter_.swap(limiter);
-}
-
-int64_t Meter::limit() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return limit_;
-}
-
-int64_t Meter::live() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return live_;
-}
-
-int64_t Meter::peak() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return peak_;
-}
-
-void Meter::reset_peak() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  peak_ = live_;
-}
-
-void Meter::watch(int64_t* peak) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  *peak = live_;
-  watchers_.push_back(peak);
-}
-
-void Meter::unwatch(int64_t* peak) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  watchers_.erase(std::find(watchers_.begin(), watchers_.end(), peak));
-}
-
-int64_t Meter::read(const int64_t* peak) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return *peak;
-}
-
 void ensure_allocator() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    const c10::Allocator* present = c10::GetAllocator(c10::kCPU);
-    if (present != c10::GetDefaultCPUAllocator()) {
-      throw SlotError(std::string("memory: the CPU allocator of this process is ") + typeid(*present).name() +
-                      ", not LibTorch's own; bytes can't be counted. Call encore before it is installed");
-    }
-    static auto* allocator = new CountingAllocator;
-    c10::SetAllocator(c10::kCPU, allocator, /*priority=*/1);
-  });
+  if (!g_is_installed) {
+    throw SlotError(std::string("memory: the CPU allocator of this process is ") +
+                    typeid(*c10::GetAllocator(c10::kCPU)).name() +
+                    ", installed before Encore was loaded; bytes can't be counted. Load Encore first");
+  }
+}
+
+void ensure_counting() {
+  ensure_allocator();
+  c10::Allocator* present = c10::GetAllocator(c10::kCPU);
+  const int64_t before = g_allocations;
+  if (present != g_ours && (present->allocate(1).get() == nullptr || g_allocations == before)) {
+    throw SlotError(std::string("memory: the CPU allocator of this process is ") + typeid(*present).name() +
+                    ", installed after Encore was loaded; bytes can't be counted. Take it off, or let it pass "
+                    "allocations on to the one before it");
+  }
 }
 
 }  // namespace encore::run

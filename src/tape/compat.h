@@ -40,6 +40,15 @@ inline void* data_of(const c10::Storage& storage) {
 #endif
 }
 
+/// Puts another deleter in the place of `expected`; false if it is not there.
+inline bool exchange_deleter(const c10::Storage& storage, c10::DeleterFnPtr expected, c10::DeleterFnPtr deleter) {
+#if ENCORE_TORCH_AT_LEAST(2, 1)
+  return storage.mutable_data_ptr().compare_exchange_deleter(expected, deleter);
+#else
+  return storage.unsafeGetStorageImpl()->data_ptr().compare_exchange_deleter(expected, deleter);
+#endif
+}
+
 /// Stands for the counter itself: tensors that share it show each other's changes. LibTorch has no way to ask.
 inline const void* identity_of(const c10::VariableVersion& counter) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "a version counter is one pointer");

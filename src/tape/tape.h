@@ -218,6 +218,7 @@ class Tape {
   const std::deque<Op>& ops() const { return ops_; }
   int32_t num_storages() const { return static_cast<int32_t>(storages_.size()); }
   StorageRecord& storage(int32_t index) { return storages_[static_cast<size_t>(index)]; }
+  const StorageRecord& storage(int32_t index) const { return storages_[static_cast<size_t>(index)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }

@@ -1,9 +1,12 @@
 // Freed blocks are held for reuse, within the process's own peak, and go back to the system at the end.
+#include <atomic>
 #include <thread>
 
 #include "support/torch_pch.h"
 
 #include "run/allocator.h"
+#include "run/blocks.h"
+#include "run/process.h"
 
 namespace encore::test {
 namespace {
@@ -45,6 +48,31 @@ TEST(BlockReuse, TheLastScopeGivesEverythingBack) {
   EXPECT_EQ(BlockReuse::held_bytes(), 0);
   block();
   EXPECT_EQ(BlockReuse::held_bytes(), 0);
+}
+
+TEST(BlockReuse, NeighboursAreJoinedAndCutAgain) {
+  const BlockReuse reuse;
+  at::Tensor whole = block(8 * kBlock);
+  const void* where = whole.data_ptr();
+  whole = at::Tensor();
+  {
+    const at::Tensor first = block(3 * kBlock);
+    const at::Tensor second = block(3 * kBlock);
+    EXPECT_EQ(first.data_ptr(), where);
+    EXPECT_LT(BlockReuse::held_bytes(), 2 * kBlock + 4096) << "both were cut from the one";
+  }
+  whole = block(8 * kBlock);
+  EXPECT_EQ(whole.data_ptr(), where);
+  EXPECT_EQ(BlockReuse::held_bytes(), 0);
+}
+
+TEST(BlockReuse, WhatIsGivenBackLeavesTheProcess) {
+  const BlockReuse reuse;
+  const int64_t before = run::process_bytes();
+  block(64 * kBlock).fill_(1);
+  EXPECT_GE(run::process_bytes(), before + 64 * kBlock) << "held for the next one";
+  run::Blocks::instance().give_back();
+  EXPECT_LE(run::process_bytes(), before + kBlock);
 }
 
 TEST(BlockReuse, ThreadsShareTheBlocks) {
@@ -121,6 +149,58 @@ TEST(Accounts, TrackedBytesStayTrackedUntilTheyAreFreed) {
   }
   std::vector<char> buffer(100);
   EXPECT_FALSE(run::track(torch::from_blob(buffer.data(), {100}, torch::kByte).storage()));
+}
+
+TEST(Accounts, WhatIsBornAndStaysIsKnownByItsMoment) {
+  const MemoryScope watching;
+  run::Meter& meter = run::Meter::instance();
+  const at::Tensor older = block();
+  meter.begin_births();
+  const at::Tensor stays = block();
+  meter.set_moment(2);
+  block();
+  const at::Tensor tracked = block();
+  run::track(tracked.storage());
+  const at::Tensor stays_too = block(100);
+  EXPECT_EQ(meter.end_births(), (std::vector<int64_t>{kBlock, 0, 100}));
+}
+
+TEST(Accounts, BytesOfOtherThreadsAreKnown) {
+  run::Meter& meter = run::Meter::instance();
+  const uint8_t mine = run::Meter::slot_of_this_thread();
+  const int64_t before = meter.live_of_other_threads(mine);
+  at::Tensor theirs;
+  std::thread([&] { theirs = block(); }).join();
+  const at::Tensor ours = block();
+  EXPECT_EQ(meter.live_of_other_threads(mine), before + kBlock);
+  theirs = at::Tensor();
+  EXPECT_EQ(meter.live_of_other_threads(mine), before);
+}
+
+TEST(Accounts, NothingIsLostWhenCountingChangesSides) {
+  const int64_t before = live_tensor_bytes();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      std::vector<at::Tensor> tensors;
+      while (!stop) {
+        tensors.push_back(block(100));
+        if (tensors.size() > 50) {
+          tensors.erase(tensors.begin(), tensors.begin() + 25);
+        }
+      }
+    });
+  }
+  for (int i = 0; i < 2000; ++i) {
+    const MemoryScope watching;
+    EXPECT_GE(watching.start_bytes(), before);
+  }
+  stop = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(live_tensor_bytes(), before);
 }
 
 }  // namespace

@@ -1,19 +1,87 @@
 // Live and peak bytes are exact, whoever allocates and frees.
+#include <atomic>
 #include <thread>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <c10/core/CPUAllocator.h>
+
 #include "support/torch_pch.h"
+
+#include "run/allocator.h"
 
 namespace encore::test {
 namespace {
 
-// Made before anything asks for bytes, so by LibTorch's own allocator.
+// Made before main(), when nobody has asked for bytes yet.
 at::Tensor g_early = torch::ones({1000});
 
-TEST(MemoryBytes, TensorsMadeBeforeTheTakeOverAreFreedRightlyAndNotCounted) {
+TEST(MemoryBytes, WhatWasMadeBeforeAnybodyAskedIsCountedToo) {
   const int64_t before = live_tensor_bytes();
-  EXPECT_EQ(g_early.sum().item<float>(), 1000);
+  EXPECT_GE(before, 4000);
   g_early = at::Tensor();
+  EXPECT_EQ(live_tensor_bytes(), before - 4000);
+}
+
+/// As tensors are that were made before the library was loaded.
+at::Tensor made_by_libtorch(int64_t nbytes) {
+  c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
+  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(nbytes),
+                       allocator->allocate(static_cast<size_t>(nbytes)), allocator, /*resizable=*/true);
+  return torch::empty({0}, torch::kByte).set_(storage, 0, {nbytes}, {1});
+}
+
+TEST(MemoryBytes, WhatLibTorchsOwnAllocatorMadeIsCountedOnceItIsSeen) {
+  const int64_t before = live_tensor_bytes();
+  at::Tensor early = made_by_libtorch(1000);
   EXPECT_EQ(live_tensor_bytes(), before);
+  EXPECT_TRUE(run::adopt(early.storage()));
+  EXPECT_TRUE(run::adopt(early.storage()));
+  EXPECT_EQ(live_tensor_bytes(), before + 1000);
+  const at::Tensor view = early.narrow(0, 10, 10);
+  early = at::Tensor();
+  EXPECT_EQ(live_tensor_bytes(), before + 1000) << "the view keeps it";
+  std::vector<char> buffer(100);
+  EXPECT_FALSE(run::adopt(torch::from_blob(buffer.data(), {100}, torch::kByte).storage()));
+  at::Tensor gone = made_by_libtorch(500);
+  run::adopt(gone.storage());
+  gone = at::Tensor();
+  EXPECT_EQ(live_tensor_bytes(), before + 1000);
+}
+
+TEST(MemoryBytes, ForksFindNoLockHeld) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const BlockReuse reuse;
+      while (!stop) {
+        torch::empty({300000}, torch::kByte);
+        torch::empty({100}, torch::kByte);
+      }
+    });
+  }
+  int ended_well = 0;
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);  // kills a child that hangs
+      {
+        const at::Tensor large = torch::empty({300000}, torch::kByte);
+        const at::Tensor small = torch::empty({100}, torch::kByte);
+      }
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ended_well += WIFEXITED(status) ? 1 : 0;
+  }
+  stop = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(ended_well, 30);
 }
 
 TEST(MemoryBytes, LiveBytesAreWhatStoragesAskFor) {

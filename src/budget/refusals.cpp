@@ -1,0 +1,76 @@
+// Messages with the figures that help.
+#include "budget/refusals.h"
+
+#include <encore/bytes.h>
+#include <encore/error.h>
+#include <encore/plan/planner.h>
+
+namespace encore::budget {
+namespace {
+
+struct AtThePeak {
+  int64_t all_bytes = 0;
+  int64_t values_bytes = 0;  // that could be dropped and had again
+};
+
+/// The fullest moment of the step without Encore.
+AtThePeak plain_peak(const plan::Graph& graph) {
+  std::vector<int32_t> last_use(graph.steps.size());
+  for (size_t i = 0; i < graph.steps.size(); ++i) {
+    last_use[i] = std::max(static_cast<int32_t>(i), graph.steps[i].held_until);
+    for (const int32_t input : graph.steps[i].inputs) {
+      last_use[static_cast<size_t>(input)] = std::max(last_use[static_cast<size_t>(input)], static_cast<int32_t>(i));
+    }
+  }
+  std::vector<int64_t> freed(graph.steps.size() + 1, 0);
+  AtThePeak peak;
+  int64_t values = 0;
+  for (size_t i = 0; i < graph.steps.size(); ++i) {
+    values += graph.steps[i].bytes - freed[i];
+    freed[static_cast<size_t>(last_use[i]) + 1] += graph.steps[i].bytes;
+    const int64_t all = values + graph.steps[i].background_bytes + graph.steps[i].temp_bytes;
+    if (all > peak.all_bytes) {
+      peak = {all, values};
+    }
+  }
+  return peak;
+}
+
+}  // namespace
+
+std::string exact_bytes(int64_t bytes) {
+  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+void refuse_resting(int64_t resting_bytes, int64_t limit_bytes, int64_t other_threads_bytes) {
+  BudgetError::Figures figures;
+  figures.needed_bytes = figures.least_bytes = resting_bytes;
+  figures.limit_bytes = limit_bytes;
+  figures.other_threads_bytes = other_threads_bytes;
+  std::string message = "budget: tensors that rest already take " + exact_bytes(resting_bytes) + ", the budget is " +
+                        exact_bytes(limit_bytes);
+  if (other_threads_bytes > 0) {
+    message += "; other threads (a data loader's, for example) hold " + format_bytes(other_threads_bytes) + " of it";
+  }
+  throw BudgetError(message + "; raise it", figures);
+}
+
+void refuse_planned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
+  constexpr int64_t kMostOfIt = 4;
+  BudgetError::Figures figures;
+  figures.needed_bytes = step.least_bytes;
+  figures.limit_bytes = limit_bytes;
+  figures.least_bytes = step.worked_bytes >= 0 ? std::min(step.least_bytes, step.worked_bytes) : step.least_bytes;
+  figures.least_is_known = true;
+  figures.op = step.model->largest;
+  std::string message = "budget: no plan for this step is known below " + exact_bytes(figures.least_bytes) +
+                        ", the budget is " + exact_bytes(limit_bytes) + "; the op that needs most is " + figures.op;
+  const AtThePeak peak = plain_peak(step.model->graph_for(resting_bytes));
+  if (peak.values_bytes < peak.all_bytes / kMostOfIt) {
+    message += "; activations are only " + format_bytes(peak.values_bytes) + " of the " + format_bytes(peak.all_bytes) +
+               " that it takes without a limit, the rest is parameters, gradients, optimizer state and temporaries";
+  }
+  throw BudgetError(message + ". Raise the budget or lower the batch", figures);
+}
+
+}  // namespace encore::budget

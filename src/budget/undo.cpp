@@ -1,0 +1,156 @@
+// Copies before writes, and the way back.
+#include "budget/undo.h"
+
+#include <cstring>
+
+#include "tape/compat.h"
+
+namespace encore::budget {
+
+Undo::Undo() : random_(at::detail::getDefaultCPUGenerator()) {}
+
+void Undo::before_writes(tape::Tape& tape, const tape::PendingOp& op) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const tape::PendingOp::PendingWrite& write : op.writes) {
+    const c10::weak_intrusive_ptr<c10::StorageImpl>& weak = tape.storage(write.storage).weak;
+    const c10::Storage storage(weak.lock());
+    if (!storage || !tape.value(write.before).source || op.op.info->metadata_only) {
+      continue;
+    }
+    const c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+    if (parameters_.count(impl) > 0) {
+      written_bytes_ += parameters_written_.insert(impl).second ? static_cast<int64_t>(storage.nbytes()) : 0;
+      continue;
+    }
+    if (!seen_.insert(impl).second) {
+      continue;
+    }
+    const auto nbytes = static_cast<int64_t>(storage.nbytes());
+    if (op.op.info->name == "aten::zero_" && write.geometry.covers(nbytes)) {
+      zeroed_.insert(impl);
+    }
+    if (nbytes > 0 && nbytes <= kMostCopyBytes && copied_bytes_ + nbytes <= kMostCopiedBytes) {
+      const auto* bytes = static_cast<const char*>(compat::data_of(storage));
+      copies_.push_back({weak, std::vector<char>(bytes, bytes + nbytes)});
+      copied_bytes_ += nbytes;
+    }
+  }
+}
+
+void Undo::accumulates_into(const at::Tensor& leaf) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!tape::is_plain(leaf) || !known_leaves_.insert(leaf.unsafeGetTensorImpl()).second) {
+    return;
+  }
+  Leaf entry{c10::weak_intrusive_ptr<c10::TensorImpl>(leaf.getIntrusivePtr()), leaf.storage().unsafeGetStorageImpl(),
+             nullptr};
+  if (const at::Tensor& gradient = leaf.grad(); gradient.defined()) {
+    entry.gradient = gradient.unsafeGetTensorImpl();
+    entry.version = static_cast<int64_t>(gradient._version());
+    if (tape::is_plain(gradient)) {
+      const c10::StorageImpl* bytes = gradient.storage().unsafeGetStorageImpl();
+      entry.zeroed = zeroed_.count(bytes) > 0;
+      forget_copy(bytes);
+    }
+  }
+  const auto nbytes = static_cast<int64_t>(leaf.storage().nbytes());
+  parameter_bytes_ += parameters_.insert(entry.storage).second ? nbytes : 0;
+  largest_parameter_bytes_ = std::max(largest_parameter_bytes_, nbytes);
+  leaves_.push_back(std::move(entry));
+}
+
+/// The bytes of a gradient before it was zeroed are not wanted back.
+void Undo::forget_copy(const c10::StorageImpl* storage) {
+  const auto copy = std::find_if(copies_.begin(), copies_.end(),
+                                 [&](const Copy& c) { return c.storage._unsafe_get_target() == storage; });
+  if (copy != copies_.end()) {
+    copied_bytes_ -= static_cast<int64_t>(copy->bytes.size());
+    copies_.erase(copy);
+  }
+}
+
+int64_t Undo::parameters_written() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int64_t>(parameters_written_.size());
+}
+
+int64_t Undo::parameter_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return parameter_bytes_;
+}
+
+int64_t Undo::largest_parameter_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return largest_parameter_bytes_;
+}
+
+int64_t Undo::written_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return written_bytes_;
+}
+
+int64_t Undo::copied_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return copied_bytes_;
+}
+
+int64_t Undo::gradients_added_to() const {
+  return std::count_if(leaves_.begin(), leaves_.end(), [](const Leaf& leaf) {
+    const auto impl = leaf.tensor.lock();
+    if (!impl || leaf.gradient == nullptr || leaf.zeroed) {
+      return false;
+    }
+    const at::Tensor& gradient = impl->grad();
+    return gradient.unsafeGetTensorImpl() != leaf.gradient || static_cast<int64_t>(gradient._version()) != leaf.version;
+  });
+}
+
+std::string Undo::text() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!parameters_written_.empty()) {
+    return std::to_string(parameters_written_.size()) + " of " + std::to_string(parameters_.size()) +
+           " parameters were written by then: the model is between two steps, go on from a saved copy";
+  }
+  if (const int64_t added = gradients_added_to(); added > 0) {
+    return "nothing has changed but the gradients of " + std::to_string(added) +
+           " parameters, to which it had begun to add: zero them";
+  }
+  return "nothing has changed: the same step with a smaller batch may follow";
+}
+
+void Undo::put_back(const tape::Tape& tape) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!parameters_written_.empty()) {
+    return;
+  }
+  for (const Leaf& leaf : leaves_) {
+    const auto impl = leaf.tensor.lock();
+    if (impl && leaf.gradient == nullptr) {
+      impl->mutable_grad() = at::Tensor();
+    } else if (impl && leaf.zeroed && impl->grad().unsafeGetTensorImpl() == leaf.gradient) {
+      const at::NoGradGuard no_grad;
+      impl->mutable_grad().zero_();
+    }
+  }
+  for (const Copy& copy : copies_) {
+    const c10::Storage storage(copy.storage.lock());
+    if (storage && storage.nbytes() == copy.bytes.size()) {
+      std::memcpy(compat::data_of(storage), copy.bytes.data(), copy.bytes.size());
+    }
+  }
+  const tape::RandomLock random = tape::lock_random_ops();
+  std::vector<const tape::RandomState*> first = {&random_};
+  for (const tape::Op& op : tape.ops()) {
+    const bool is_known = op.random == nullptr || std::any_of(first.begin(), first.end(), [&](const auto* state) {
+                            return state->generator() == op.random->generator();
+                          });
+    if (!is_known) {
+      first.push_back(op.random.get());
+    }
+  }
+  for (const tape::RandomState* state : first) {
+    state->restore();
+  }
+}
+
+}  // namespace encore::budget

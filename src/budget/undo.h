@@ -1,0 +1,74 @@
+// What a refused step puts back, so that a user who catches the refusal goes on from where the step began.
+#pragma once
+
+#include <mutex>
+#include <set>
+
+#include "tape/random.h"
+#include "tape/tape.h"
+
+namespace encore::budget {
+
+/// Notes what a step changes before it changes it. Copies are small and outside the tensors' allocator.
+///
+/// Put back: generators that ops drew from; tensors from outside of at most kMostCopyBytes that recorded ops overwrote,
+/// such as the statistics of batch norm; gradients that were not there before, or that the step itself had zeroed. Not
+/// put back: parameters, once an optimizer has written to them; gradients to which an earlier backward had added;
+/// larger tensors. What can't be put back is said.
+class Undo {
+ public:
+  static constexpr int64_t kMostCopyBytes = int64_t{1} << 20;
+  static constexpr int64_t kMostCopiedBytes = int64_t{16} << 20;  // in a step
+
+  Undo();
+
+  /// An op is about to write. Under the tape's lock.
+  void before_writes(tape::Tape& tape, const tape::PendingOp& op);
+  /// A backward is about to add to the leaf's gradient.
+  void accumulates_into(const at::Tensor& leaf);
+
+  /// Bytes of leaves to whose gradients a backward has added, and of those of them that were written to since.
+  int64_t parameter_bytes() const;
+  int64_t largest_parameter_bytes() const;
+  int64_t written_bytes() const;
+  /// Leaves that ops have written to since a backward added to their gradients.
+  int64_t parameters_written() const;
+  /// What a refusal has to say about it.
+  std::string text() const;
+  int64_t copied_bytes() const;
+
+  /// Nothing if a parameter was written. The tape's lock is held; no recorder is on.
+  void put_back(const tape::Tape& tape);
+
+ private:
+  struct Copy {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    std::vector<char> bytes;
+  };
+  struct Leaf {
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+    const c10::StorageImpl* storage;
+    const c10::TensorImpl* gradient;  // null: there was none
+    int64_t version = 0;              // of the gradient
+    bool zeroed = false;              // the gradient, by this step
+  };
+
+  void forget_copy(const c10::StorageImpl* storage);
+  int64_t gradients_added_to() const;
+
+  mutable std::mutex mutex_;  // a refusal on another thread asks for text()
+  tape::RandomState random_;
+  std::vector<Copy> copies_;
+  int64_t copied_bytes_ = 0;
+  std::set<const c10::StorageImpl*> seen_;    // overwritten
+  std::set<const c10::StorageImpl*> zeroed_;  // of them, by zero_
+  std::vector<Leaf> leaves_;
+  std::set<const c10::TensorImpl*> known_leaves_;
+  std::set<const c10::StorageImpl*> parameters_;
+  int64_t parameter_bytes_ = 0;
+  int64_t largest_parameter_bytes_ = 0;
+  int64_t written_bytes_ = 0;
+  std::set<const c10::StorageImpl*> parameters_written_;
+};
+
+}  // namespace encore::budget
