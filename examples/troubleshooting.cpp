@@ -6,7 +6,6 @@
 #include <encore/encore.h>
 
 int main() {
-  encore::live_tensor_bytes();  // the allocator counts from here on
   torch::manual_seed(1);
   torch::nn::Sequential model;
   for (int i = 0; i < 12; ++i) {
@@ -35,7 +34,7 @@ int main() {
 
   // [refused]
   encore::MemoryBudget budget("256KiB");
-  for (int tries = 0; tries < 3; ++tries) {
+  for (int tries = 0; tries < 16; ++tries) {
     try {
       const auto step = budget.step();
       model->zero_grad();
@@ -43,8 +42,7 @@ int main() {
       break;
     } catch (const encore::BudgetError& error) {
       std::cout << error.what() << "\n";
-      const int64_t least = error.figures().least_bytes;  // -1: no step has shown yet what it needs
-      budget.set_limit(least > 0 ? least : 4 * budget.limit_bytes());
+      budget.set_limit(error.figures().least_bytes);  // in a first step: what it takes up to there
     }
   }
   std::cout << budget.report().text();

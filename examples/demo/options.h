@@ -30,7 +30,8 @@ struct Options {
   std::string report = "report.html";
   bool quick = false;
 
-  /// Where the report of `model` goes: `report` for the first one; for others beside it, with the model's name inserted.
+  /// Where the report of `model` goes: `report` for the first one; for others beside it, with the model's name
+  /// inserted.
   std::string report_of(const std::string& model) const;
 };
 

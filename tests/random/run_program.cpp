@@ -298,12 +298,12 @@ std::string check_within_budget(const Program& program, const Outcome& expected,
       if (named > 0 || percent > kEnough) {
         return error.what() + where + (named > 0 ? ", which was named before" : ", which should do");
       }
-      named = std::max<int64_t>(0, error.figures().least_bytes);
+      named = error.figures().least_is_known ? error.figures().least_bytes : 0;
       percent += 10;
       step = -1;
     } catch (const std::exception& error) {
       // Out of script code a refusal comes as an error of LibTorch's.
-      if (std::string(error.what()).find("budget: ") == std::string::npos || percent > kEnough) {
+      if (!budget.refusal().has_value() || percent > kEnough) {
         throw;
       }
       ++budget_tally().refused;
