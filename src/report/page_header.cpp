@@ -87,6 +87,9 @@ std::string story(const Run& run) {
     return "";
   }
   std::string text = "Kept within " + bytes_text(peak) + " of " + bytes_text(run.limit_bytes);
+  if (run.process_bytes >= 0) {
+    text += "; the process took " + bytes_text(run.process_bytes) + ", with code and libraries";
+  }
   if (const int64_t plain = plain_peak(run); plain >= 0) {
     text += "; plain LibTorch needs " + bytes_text(plain);
   }

@@ -101,6 +101,8 @@ struct Run {
   std::string name;
   int64_t limit_bytes = -1;    ///< The budget; -1: none.
   int64_t resting_bytes = -1;  ///< What is held between steps: parameters, gradients, optimizer state.
+  int64_t process_bytes =
+      -1;  ///< What the operating system says the whole process took, at its most within the budget.
   std::vector<RunStep> steps;
   /// RunStep::index of the step that timelines, curve and values are about; -1: the last one that ran.
   int64_t shown_step = -1;

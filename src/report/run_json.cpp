@@ -313,6 +313,7 @@ std::string to_json(const Run& run) {
       {"name", run.name},
       {"limit_bytes", run.limit_bytes},
       {"resting_bytes", run.resting_bytes},
+      {"process_bytes", run.process_bytes},
       {"shown_step", run.shown_step},
       {"backward_begins_seconds", run.backward_begins_seconds >= 0 ? duration(run.backward_begins_seconds) : -1.0},
       {"steps", list_of(run.steps, write_step)},
@@ -344,6 +345,7 @@ Run run_from_json(std::string_view text, const std::string& file) {
   run.name = reader.required_text("name");
   run.limit_bytes = reader.integer("limit_bytes", -1, -1);
   run.resting_bytes = reader.integer("resting_bytes", -1, -1);
+  run.process_bytes = reader.integer("process_bytes", -1, -1);
   run.shown_step = reader.integer("shown_step", -1, -1);
   run.backward_begins_seconds = reader.seconds("backward_begins_seconds", -1);
   reader.require("steps");

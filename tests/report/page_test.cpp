@@ -174,7 +174,9 @@ TEST(Page, StepsThatLearnAreNotHeldAgainstTheBudget) {
   const std::string page = to_html(run);
   EXPECT_TRUE(holds(page, "Within the budget"));
   EXPECT_FALSE(holds(page, "Over the budget"));
-  EXPECT_TRUE(holds(page, "Kept within 404.0 MiB of 512.0 MiB; plain LibTorch needs 801.0 MiB."));
+  EXPECT_TRUE(holds(page,
+                    "Kept within 404.0 MiB of 512.0 MiB; the process took 700.0 MiB, with code and libraries; plain "
+                    "LibTorch needs 801.0 MiB."));
   EXPECT_TRUE(holds(page, "One step learnt what the model does, without a limit, and needed 801.0 MiB."));
   EXPECT_TRUE(holds(page, "78.9% of the budget"));
   run.steps.pop_back();

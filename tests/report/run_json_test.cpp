@@ -41,6 +41,7 @@ TEST(RunJson, EveryFieldComesBack) {
   EXPECT_EQ(run.name, "gpt");
   EXPECT_EQ(run.limit_bytes, 512 << 20);
   EXPECT_EQ(run.resting_bytes, 150 << 20);
+  EXPECT_EQ(run.process_bytes, 700 << 20);
   EXPECT_EQ(run.shown_step, 1);
   EXPECT_EQ(run.backward_begins_seconds, 0.25);
   ASSERT_EQ(run.steps.size(), 3U);

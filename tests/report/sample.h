@@ -13,6 +13,7 @@ inline Run sample_run() {
   run.name = "gpt";
   run.limit_bytes = 512 * kMiB;
   run.resting_bytes = 150 * kMiB;
+  run.process_bytes = 700 * kMiB;
   run.shown_step = 1;
   run.backward_begins_seconds = 0.25;
   RunStep first;

@@ -57,7 +57,7 @@ def step(index, **fields):
 
 
 def run(name, **fields):
-    return {"format": "encore-run-1", "name": name, "limit_bytes": 512 * MIB, "resting_bytes": 150 * MIB,
+    return {"format": "encore-run-1", "name": name, "limit_bytes": 512 * MIB, "resting_bytes": 150 * MIB, "process_bytes": 700 * MIB,
             "steps": [], **fields}
 
 
