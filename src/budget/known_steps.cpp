@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kMostSteps = 16;
 constexpr size_t kMostSamples = 5;
 constexpr size_t kMostPlans = 8;  // of a kind
+// The search takes more than its share of a step's time from here on: such steps stay online, which takes little more
+// than linear time.
+constexpr size_t kMostPlannedSteps = 12'000;
 // Plans are made after the first step of a kind, and again when its times have been measured this often.
 constexpr size_t kSettledSamples = 3;
 // A background that differs by less than this part of the limit is the same.
@@ -134,6 +137,10 @@ std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t pa
 double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
   const bool same_start = std::abs(step.planned_resting_bytes - resting_bytes) <= limit_bytes / kSameBackground;
   if (step.planned_limit_bytes == limit_bytes && same_start) {
+    return 0;
+  }
+  if (step.model->graph.steps.size() > kMostPlannedSteps) {
+    step.plan = nullptr;
     return 0;
   }
   const auto start = std::chrono::steady_clock::now();

@@ -235,6 +235,33 @@ TEST(OrdinaryUse, AnAllocatorThatIsPutInFrontIsNoticed) {
   EXPECT_NO_THROW((void)budget.step());
 }
 
+TEST(OrdinaryUse, AStepOfVeryManyOpsIsKeptWithoutAPlan) {
+  const at::Tensor weight = torch::full({256}, 0.9).requires_grad_();
+  const auto run = [&] {
+    weight.mutable_grad() = at::Tensor();
+    at::Tensor x = torch::ones({256});
+    for (int i = 0; i < 7000; ++i) {
+      x = i % 2 == 0 ? x * weight : x.sin();
+    }
+    x.sum().backward();
+    return weight.grad().clone();
+  };
+  const at::Tensor plain = run();
+  const int64_t rest = live_tensor_bytes();
+  MemoryBudget budget(rest + 7000 * 256 * 4 / 2);
+  for (int i = 0; i < 2; ++i) {
+    at::Tensor gradient;
+    {
+      const auto step = budget.step();
+      gradient = run();
+    }
+    EXPECT_TRUE(gradient.equal(plain));
+    EXPECT_EQ(budget.report().mode, StepMode::kOnline);
+    EXPECT_LE(budget.report().peak_bytes, budget.limit_bytes());
+    EXPECT_GT(budget.report().ops_replayed, 1000);
+  }
+}
+
 TEST(OrdinaryUse, ManyStepsDoNotGrowTheBooks) {
   const at::Tensor x = torch::ones({64}).requires_grad_();
   MemoryBudget budget("1GiB");
