@@ -11,6 +11,7 @@
 #include <encore/memory.h>
 
 #include "base/plain_numbers.h"
+#include "budget/fraction.h"
 #include "budget/known_steps.h"
 #include "budget/module_names.h"
 #include "budget/refusals.h"
@@ -79,43 +80,10 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
 
 }  // namespace
 
-/// A limit that is a part of what the plain step needs above what rests, as far as that was seen.
-struct Fraction {
-  double part = 0;                                // 0: the limit is in bytes
-  int64_t overestimate_bytes = 0;                 // by the model, of a step that ran plainly
-  int64_t need_bytes = -1;                        // of the kind that needs most; -1: not known yet
-  bool is_settled = false;                        // known from a step before which as much rested as after it
-  std::shared_ptr<const budget::StepModel> news;  // of the last step, if it had a backward
-
-  /// True if the news changed what is needed. In the first steps gradients and the optimizer's state are born, so that
-  /// what later ones need above what rests is known less well.
-  bool learn(int64_t resting) {
-    constexpr int64_t kSettledPart = 1000;
-    const auto model = std::exchange(news, nullptr);
-    if (part <= 0 || !model) {
-      return false;
-    }
-    const int64_t before = need_bytes;
-    const int64_t plain = plan::baseline(model->graph_for(resting)).peak_bytes - overestimate_bytes;
-    const int64_t need = std::max<int64_t>(0, plain - resting);
-    const bool settled = (resting - model->resting_bytes) * kSettledPart <= need;
-    if (settled && !is_settled) {
-      is_settled = true;
-      need_bytes = need;
-    } else if (settled || !is_settled) {
-      need_bytes = std::max(need_bytes, need);
-    }
-    return need_bytes != before;
-  }
-  int64_t limit_for(int64_t resting) const {
-    return resting + static_cast<int64_t>(part * static_cast<double>(need_bytes));
-  }
-};
-
 struct MemoryBudget::Impl {
   mutable std::mutex mutex;  // of what outlives a step; a step itself is used by its own thread
   int64_t limit_bytes = -1;
-  Fraction fraction;
+  budget::Fraction fraction;
   int64_t smallest_bytes = budget::kSmallest;
   int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
   int64_t steps = 0;
@@ -226,7 +194,7 @@ void MemoryBudget::set_limit(int64_t limit_bytes) {
   checked_limit(limit_bytes);
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->limit_bytes = limit_bytes;
-  impl_->fraction = Fraction();
+  impl_->fraction = budget::Fraction();
 }
 
 void MemoryBudget::leave_alone_below(int64_t bytes) {
