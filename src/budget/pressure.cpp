@@ -108,18 +108,6 @@ int64_t StepGovernor::plain_bytes_now() const {
   return meter().live() - meter().live(run::Account::kReplayed) + region->missing_bytes();
 }
 
-/// An optimizer that makes so many tensors for each parameter that it has come to will make as many for the others.
-int64_t StepGovernor::bytes_after_optimizer(int64_t nbytes) const {
-  if (written_bytes_ == 0) {
-    const bool has_state =
-        live_after_backward_ > 0 && meter().live() + nbytes - live_after_backward_ >= undo_.largest_parameter_bytes();
-    return has_state ? live_after_backward_ + undo_.parameter_bytes() : 0;
-  }
-  const double for_each =
-      static_cast<double>(live_after_write_ - live_after_backward_) / static_cast<double>(written_bytes_);
-  return live_after_backward_ + static_cast<int64_t>(for_each * static_cast<double>(undo_.parameter_bytes()));
-}
-
 /// A fraction of what a step needs can't refuse a step of which that is not known.
 bool StepGovernor::lift_limit(bool is_locked) {
   using AtTheEnd = StepSetting::AtTheEnd;
@@ -153,13 +141,20 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
       copied_bytes += value.copied && value.strong ? value.nbytes : 0;
     }
   }
-  figures.least_bytes = std::max(plain_peak_ - copied_bytes, bytes_after_optimizer(is_replay ? 0 : nbytes));
-  if (figures.least_bytes <= figures.limit_bytes) {
+  figures.least_bytes =
+      std::max(plain_peak_ - copied_bytes, foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes));
+  if (to_come_bytes_ > 0) {
+    figures.least_bytes = figures.needed_bytes + Foresight::kScalarsBytes;
+  } else if (figures.least_bytes <= figures.limit_bytes) {
     figures.least_bytes = figures.needed_bytes;
   }
   std::string message = "budget: an allocation of " + format_bytes(nbytes) + " needs " +
                         exact_bytes(figures.needed_bytes) + " in all, the budget is " +
                         exact_bytes(figures.limit_bytes) + ", and nothing is left that could be given up";
+  if (to_come_bytes_ > 0) {
+    message += "; of that " + format_bytes(to_come_bytes_) +
+               " are still to come: what an optimizer makes for one parameter it makes for all";
+  }
   if (!figures.op.empty()) {
     message += "; the largest op so far is " + figures.op + " with " + format_bytes(most);
   }

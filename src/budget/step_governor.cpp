@@ -194,13 +194,8 @@ void StepGovernor::begin() {
     find_released(static_cast<int32_t>(journal_.events.size()) - 1);
     follow(journal_.events.size() - 1);
   }
-  if (depth_ == 0 && !journal_.events.empty() && journal_.events.back().backward) {
-    live_after_backward_ = meter().live();
-  }
-  if (const int64_t written = undo_.written_bytes(); written != written_bytes_) {
-    written_bytes_ = written;
-    live_after_write_ = meter().live();
-  }
+  foresee(0);
+  foresight_.between_events(meter().live(), depth_ == 0 && !journal_.events.empty() && journal_.events.back().backward);
   meter().set_moment(static_cast<uint32_t>(journal_.events.size()));
   other_now_ = meter().live(run::Account::kOther);
   away_ns_ = 0;
@@ -211,6 +206,7 @@ void StepGovernor::finish(Event event) {
   event.other_before = other_now_;
   event.other_peak = meter().take_other_peak();
   event.live_peak = meter().take_live_peak();
+  foresight_.peaked(event.live_peak);
   if (event.op != kNone) {
     track_results(event.op, static_cast<int32_t>(journal_.events.size()));
     meter().take_other_peak();  // begins anew without what is tracked from here on
@@ -309,10 +305,23 @@ void StepGovernor::replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) 
   journal_.asides.push_back({"replay", start_ns, duration_ns});
 }
 
-void StepGovernor::writes(const tape::PendingOp& op) {
+void StepGovernor::starts(const tape::PendingOp& op) {
   const auto region = region_.lock();
-  if (region && running_) {
+  if (!region || !running_) {
+    return;
+  }
+  if (!op.writes.empty()) {
     undo_.before_writes(region->tape(), op);
+  }
+  if (!itinerary_ && depth_ == 0 && std::this_thread::get_id() == thread_) {
+    foresee(foresight_.bytes_to_come(region->tape(), op));
+  }
+}
+
+/// From here on allocations must leave so many bytes free.
+void StepGovernor::foresee(int64_t bytes_to_come) {
+  if (bytes_to_come != to_come_bytes_ && meter().lower_limit(setting_.limit_bytes - bytes_to_come, *this)) {
+    to_come_bytes_ = bytes_to_come;
   }
 }
 

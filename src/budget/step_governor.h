@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <encore/error.h>
+#include "budget/foresight.h"
 #include "budget/itinerary.h"
 #include "budget/prices.h"
 #include "budget/undo.h"
@@ -66,7 +67,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void recorded(tape::OpId op) override;
   bool keeps(tape::ValueId value) override;
   void asked(tape::ValueId value) override;
-  void writes(const tape::PendingOp& op) override;
+  void starts(const tape::PendingOp& op) override;
   void accumulates_into(const at::Tensor& leaf) override;
   void replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) override;
   bool holds_what_came_back() const override { return running_ && itinerary_ != nullptr; }
@@ -99,7 +100,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void count_outside_storages();
   void look_at_process();
   int64_t plain_bytes_now() const;
-  int64_t bytes_after_optimizer(int64_t nbytes) const;
+  void foresee(int64_t bytes_to_come);
   bool lift_limit(bool is_locked);
   /// With the tape's lock it also says which op was the largest.
   [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
@@ -123,14 +124,13 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   int depth_ = 0;         // of backward nodes
   Event node_;
   int32_t storages_seen_ = 0;
-  int64_t plain_peak_ = 0;  // what plain training would have held at its most, as far as was looked at
-  int64_t live_after_backward_ = 0;
-  int64_t live_after_write_ = 0;  // to a parameter, when its temporaries were gone
-  int64_t written_bytes_ = 0;     // of parameters by then
+  int64_t plain_peak_ = 0;     // what plain training would have held at its most, as far as was looked at
+  int64_t to_come_bytes_ = 0;  // after the op that runs, foreseen: what it allocates must leave that much free
   std::atomic<bool> limit_was_lifted_{false};
   uint8_t slot_ = 0;  // of thread_, with the meter
   Prices prices_;
   Undo undo_;
+  Foresight foresight_{undo_};
 };
 
 }  // namespace encore::budget

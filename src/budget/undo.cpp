@@ -14,7 +14,15 @@ void Undo::before_writes(tape::Tape& tape, const tape::PendingOp& op) {
   for (const tape::PendingOp::PendingWrite& write : op.writes) {
     const c10::weak_intrusive_ptr<c10::StorageImpl>& weak = tape.storage(write.storage).weak;
     const c10::Storage storage(weak.lock());
-    if (!storage || !tape.value(write.before).source || op.op.info->metadata_only) {
+    if (!storage || op.op.info->metadata_only) {
+      continue;
+    }
+    const tape::Value& before = tape.value(write.before);
+    if (!leaves_.empty() && before.producer != tape::kNone && before.base == tape::kNone &&
+        tape.ops()[static_cast<size_t>(before.producer)].info->name == "aten::zeros_like") {
+      zeros_.push_back(weak);
+    }
+    if (!before.source) {
       continue;
     }
     const c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
@@ -84,6 +92,32 @@ int64_t Undo::largest_parameter_bytes() const {
   return largest_parameter_bytes_;
 }
 
+int64_t Undo::largest_unwritten_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  int64_t largest = 0;
+  for (const Leaf& leaf : leaves_) {
+    const auto impl = leaf.tensor.lock();
+    if (impl && parameters_written_.count(leaf.storage) == 0) {
+      largest = std::max(largest, static_cast<int64_t>(impl->storage().nbytes()));
+    }
+  }
+  return largest;
+}
+
+std::vector<Undo::LeafBytes> Undo::leaves() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<LeafBytes> found;
+  for (const Leaf& leaf : leaves_) {
+    if (const auto impl = leaf.tensor.lock()) {
+      const at::Tensor& gradient = impl->grad();
+      const bool has_bytes = gradient.defined() && tape::is_plain(gradient);
+      found.push_back({leaf.storage, has_bytes ? gradient.storage().unsafeGetStorageImpl() : nullptr,
+                       static_cast<int64_t>(impl->storage().nbytes())});
+    }
+  }
+  return found;
+}
+
 int64_t Undo::written_bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return written_bytes_;
@@ -130,6 +164,11 @@ void Undo::put_back(const tape::Tape& tape) {
     } else if (impl && leaf.zeroed && impl->grad().unsafeGetTensorImpl() == leaf.gradient) {
       const at::NoGradGuard no_grad;
       impl->mutable_grad().zero_();
+    }
+  }
+  for (const auto& weak : zeros_) {
+    if (const c10::Storage storage(weak.lock()); storage) {
+      std::memset(compat::data_of(storage), 0, storage.nbytes());
     }
   }
   for (const Copy& copy : copies_) {

@@ -12,9 +12,9 @@ namespace encore::budget {
 /// Notes what a step changes before it changes it. Copies are small and outside the tensors' allocator.
 ///
 /// Put back: generators that ops drew from; tensors from outside of at most kMostCopyBytes that recorded ops overwrote,
-/// such as the statistics of batch norm; gradients that were not there before, or that the step itself had zeroed. Not
-/// put back: parameters, once an optimizer has written to them; gradients to which an earlier backward had added;
-/// larger tensors. What can't be put back is said.
+/// such as the statistics of batch norm; gradients that were not there before, or that the step itself had zeroed; what
+/// an optimizer made as zeros. Not put back: parameters, once an optimizer has written to them; gradients to which an
+/// earlier backward had added; larger tensors. What can't be put back is said.
 class Undo {
  public:
   static constexpr int64_t kMostCopyBytes = int64_t{1} << 20;
@@ -30,7 +30,15 @@ class Undo {
   /// Bytes of leaves to whose gradients a backward has added, and of those of them that were written to since.
   int64_t parameter_bytes() const;
   int64_t largest_parameter_bytes() const;
+  int64_t largest_unwritten_bytes() const;
   int64_t written_bytes() const;
+  struct LeafBytes {
+    const c10::StorageImpl* storage;
+    const c10::StorageImpl* gradient;  // may be null
+    int64_t nbytes;
+  };
+  /// Those leaves, in the order in which backward came to them; the pointers are not to be followed.
+  std::vector<LeafBytes> leaves() const;
   /// Leaves that ops have written to since a backward added to their gradients.
   int64_t parameters_written() const;
   /// What a refusal has to say about it.
@@ -60,8 +68,9 @@ class Undo {
   tape::RandomState random_;
   std::vector<Copy> copies_;
   int64_t copied_bytes_ = 0;
-  std::set<const c10::StorageImpl*> seen_;    // overwritten
-  std::set<const c10::StorageImpl*> zeroed_;  // of them, by zero_
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> zeros_;  // of an optimizer, which it has begun to write to
+  std::set<const c10::StorageImpl*> seen_;                        // overwritten
+  std::set<const c10::StorageImpl*> zeroed_;                      // of them, by zero_
   std::vector<Leaf> leaves_;
   std::set<const c10::TensorImpl*> known_leaves_;
   std::set<const c10::StorageImpl*> parameters_;

@@ -13,8 +13,8 @@ class Governor {
 
   /// An op is on the tape, with what autograd saved of it.
   virtual void recorded(tape::OpId op) = 0;
-  /// An op is about to write to storages.
-  virtual void writes(const tape::PendingOp& op) = 0;
+  /// An op is about to run.
+  virtual void starts(const tape::PendingOp& op) = 0;
   /// A backward is about to add to the leaf's gradient. Not under the tape's lock.
   virtual void accumulates_into(const at::Tensor& leaf) = 0;
   /// Autograd saves the value: is it kept, for now?

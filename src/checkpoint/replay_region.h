@@ -66,9 +66,9 @@ class ReplayRegion final : public record::Region,
       options_.governor->accumulates_into(leaf);
     }
   }
-  void before_writes(const tape::PendingOp& op) override {
+  void op_starts(const tape::PendingOp& op) override {
     if (options_.governor) {
-      options_.governor->writes(op);
+      options_.governor->starts(op);
     }
   }
   void opened() override;

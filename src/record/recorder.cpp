@@ -202,10 +202,8 @@ void Recorder::start(const at::RecordFunction& call) {
       const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
       flight->pending = tape_->begin(*info, args, watched_from);
       enter_regions(flight->pending, args);
-      if (!flight->pending.writes.empty()) {
-        for (const auto& region : regions_) {
-          region->before_writes(flight->pending);
-        }
+      for (const auto& region : regions_) {
+        region->op_starts(flight->pending);
       }
     }
     // Replay takes the tape's lock and then this one, so here they are never held together.

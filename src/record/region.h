@@ -31,8 +31,8 @@ class Region {
   virtual bool wants_leaves() const { return is_opaque(); }
   /// A backward that runs while this region is open is about to add to the leaf's gradient.
   virtual void accumulates_into(const at::Tensor&) {}
-  /// Told to every open region before an op that writes to storages runs, under the tape's lock.
-  virtual void before_writes(const tape::PendingOp&) {}
+  /// Told to every open region before an op runs, under the tape's lock.
+  virtual void op_starts(const tape::PendingOp&) {}
 
   /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
   virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }

@@ -255,6 +255,15 @@ void Meter::set_limit(int64_t bytes, std::shared_ptr<Limiter> limiter) {
   limiter_.swap(limiter);
 }
 
+bool Meter::lower_limit(int64_t bytes, const Limiter& limiter) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (limiter_.get() != &limiter) {
+    return false;
+  }
+  limit_ = bytes;
+  return true;
+}
+
 int64_t Meter::limit() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return limit_;

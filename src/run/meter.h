@@ -86,6 +86,8 @@ class ENCORE_API Meter {
   static constexpr int64_t kNoLimit = INT64_MAX;
   /// From here on live() never exceeds `bytes`; a null limiter takes the limit off.
   void set_limit(int64_t bytes, std::shared_ptr<Limiter> limiter);
+  /// Moves the limit that this limiter has put on; false if it has put on none.
+  bool lower_limit(int64_t bytes, const Limiter& limiter);
   int64_t limit() const;
 
   /// Around a fork: the child must not find a lock that a thread of its parent held.
