@@ -47,7 +47,7 @@ class ENCORE_API MemoryScope {
   std::unique_ptr<Impl> impl_;
 };
 
-/// While one lives, CPU blocks of 128 KiB and more lie in mappings of their own; freed ones are held, joined and cut,
+/// While one lives, CPU blocks of 32 KiB and more lie in mappings of their own; freed ones are held, joined and cut,
 /// and given out again instead of going back to the system, which makes training faster: fresh pages cost more than
 /// many an op. Held blocks and live bytes together never exceed the most that was live at once since the first of these
 /// scopes began (or a memory budget's limit), so the process grows no larger than it would have been at its peak.

@@ -7,15 +7,15 @@
 #include <sys/mman.h>
 
 #include <c10/core/impl/alloc_cpu.h>
-#include <c10/util/Exception.h>
 
 #include "run/meter.h"
 
 namespace encore::run {
 namespace {
 
-// Below this malloc reuses well by itself, and whole pages would waste too much.
-constexpr size_t kSmallestMappedBytes = size_t{128} << 10;
+// Below this whole pages would waste too much. Above it malloc's heap would be left with holes: a budget of 9.7 MB on
+// many blocks of this size made the process grow by 26 MB with a bound of 128 KiB here, by 18 MB with this one.
+constexpr size_t kSmallestMappedBytes = size_t{32} << 10;
 // Blocks that live on are worth large pages: a fault for each 2 MiB in place of one for each 4 KiB.
 constexpr size_t kLargePagesFromBytes = size_t{4} << 20;
 constexpr size_t kPageBytes = 4096;
@@ -36,6 +36,12 @@ char* map_pages(size_t nbytes) {
     madvise(start, nbytes, MADV_HUGEPAGE);  // where it is refused, nothing is lost
   }
   return static_cast<char*>(start);
+}
+
+void unmap_pages(char* start, size_t nbytes) {
+  if (munmap(start, nbytes) != 0) {  // no more mappings may be made: it would cut one in two
+    madvise(start, nbytes, MADV_DONTNEED);
+  }
 }
 
 }  // namespace
@@ -64,7 +70,9 @@ Block Blocks::take(size_t nbytes) {
     trim_to(0);
     start = map_pages(pages);
   }
-  TORCH_CHECK(start != nullptr, "encore: the system gave no ", pages, " bytes for a tensor");
+  if (start == nullptr) {  // the number of mappings has a limit of its own
+    return {static_cast<char*>(c10::alloc_cpu(nbytes)), nbytes, false};
+  }
   return {start, pages, true};
 }
 
@@ -75,7 +83,7 @@ void Blocks::put(const Block& block) noexcept {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (users_ == 0) {
-    munmap(block.start, block.nbytes);
+    unmap_pages(block.start, block.nbytes);
     return;
   }
   add(block.start, {block.nbytes, ++clock_});
@@ -191,7 +199,7 @@ void Blocks::trim_to(int64_t bytes) {
     const size_t excess = std::min(rest.nbytes, whole_pages(static_cast<size_t>(held_bytes_ - bytes)));
     erase(extent);
     rest.nbytes -= excess;
-    munmap(start + rest.nbytes, excess);
+    unmap_pages(start + rest.nbytes, excess);
     if (rest.nbytes > 0) {
       add(start, rest);
     }
