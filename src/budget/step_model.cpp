@@ -217,11 +217,12 @@ class Builder {
     }
     // Between two events that make nothing and read the same there is nothing to decide.
     if (!completes && !model_.graph.steps.empty() && model_.units.back().values.empty() &&
-        model_.graph.steps.back().inputs == inputs) {
+        model_.graph.steps.back().inputs == inputs && is_backward_step() == event.backward) {
       plan::Step& same = model_.graph.steps.back();
       same.time += seconds;
       same.temp_bytes = std::max(same.temp_bytes, background + temp - model_.background.back());
       model_.born.back().other_bytes += born;
+      model_.born.back().gradient_bytes += event.backward ? born : 0;
       model_.step_of_event.push_back(static_cast<int32_t>(model_.graph.steps.size()) - 1);
       return;
     }
@@ -240,9 +241,16 @@ class Builder {
     }
     model_.step_of_event.push_back(static_cast<int32_t>(model_.graph.steps.size()));
     model_.background.push_back(background);
-    model_.born.push_back({born, completes ? kept_of(groups_[static_cast<size_t>(group)]) : 0});
+    model_.born.push_back(
+        {born, completes ? kept_of(groups_[static_cast<size_t>(group)]) : 0, event.backward ? born : 0});
     model_.graph.steps.push_back(std::move(step));
     model_.units.push_back(std::move(unit));
+  }
+
+  /// Whether the last step is one of a backward.
+  bool is_backward_step() const {
+    return !model_.backward_steps.empty() &&
+           model_.backward_steps.back() + 1 == static_cast<int32_t>(model_.graph.steps.size());
   }
 
   void fill_unit(Group& group, plan::Step& step, Unit& unit) {
@@ -328,15 +336,22 @@ plan::Graph StepModel::graph_for(int64_t resting) const {
   const int64_t replaced = all_born - std::clamp<int64_t>(resting - resting_bytes, 0, std::max<int64_t>(0, all_born));
   plan::Graph filled = graph;
   int64_t so_far = 0;
-  int64_t rests = 0;  // of kOther, and was in the background
+  int64_t rests = 0;   // of kOther, and was in the background
+  int64_t passes = 0;  // of it, on its way to what rests
   for (size_t i = 0; i < filled.steps.size(); ++i) {
     const int64_t here = born[i].other_bytes + born[i].value_bytes;
     so_far += here;
     const int64_t stays = std::clamp<int64_t>(so_far - replaced, 0, std::max<int64_t>(0, here));
     const int64_t other = std::clamp<int64_t>(born[i].other_bytes, 0, stays);
     plan::Step& step = filled.steps[i];
-    step.background_bytes = std::max<int64_t>(0, resting + background[i] - rests);
-    step.temp_bytes = std::max<int64_t>(0, step.temp_bytes - other);
+    const int64_t gradients = std::clamp<int64_t>(born[i].gradient_bytes, 0, other);
+    const bool is_backward = std::binary_search(backward_steps.begin(), backward_steps.end(), static_cast<int32_t>(i));
+    passes = is_backward && step.inputs.empty() ? passes : 0;
+    step.background_bytes = std::max<int64_t>(0, resting + background[i] - rests + passes);
+    // A gradient that rests is added to: another one is made first, as large, and lives until the nodes without
+    // saved values behind it have run.
+    passes += gradients;
+    step.temp_bytes = std::max<int64_t>(0, step.temp_bytes - (other - gradients));
     step.bytes -= stays - other;
     rests += other;
   }

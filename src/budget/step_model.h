@@ -28,6 +28,7 @@ struct StepModel {
   struct Born {
     int64_t other_bytes = 0;
     int64_t value_bytes = 0;
+    int64_t gradient_bytes = 0;  // of the other bytes, by nodes of a backward
   };
   std::vector<Born> born;
   int64_t resting_bytes = 0;  // when the training step began

@@ -7,6 +7,7 @@
 #include <torch/script.h>
 
 #include "budget/net.h"
+#include "support/oracle.h"
 #include "tape/compat.h"
 
 namespace encore::test {
@@ -118,12 +119,32 @@ TEST(OrdinaryUse, AFractionDoesNotCountGradientsAndOptimizerTwice) {
   }
 }
 
+/// Its state is made with the parameter's sizes, so nothing tells of it beforehand.
+class OwnMomentum : public torch::optim::SGD {
+ public:
+  using SGD::SGD;
+  at::Tensor step(LossClosure /*closure*/ = nullptr) override {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : param_groups()[0].params()) {
+      at::Tensor& momentum = momenta_[parameter.unsafeGetTensorImpl()];
+      if (!momentum.defined()) {
+        momentum = torch::zeros(parameter.sizes());
+      }
+      parameter.sub_(momentum.add_(parameter.grad()));
+    }
+    return {};
+  }
+
+ private:
+  std::map<at::TensorImpl*, at::Tensor> momenta_;
+};
+
 TEST(OrdinaryUse, ARefusalInsideAnOptimizerSaysHowManyParametersWereWritten) {
   torch::nn::Sequential model = two_layers(300);
-  torch::optim::Adam optimizer(model->parameters());
+  OwnMomentum optimizer(model->parameters(), 0.1);
   const at::Tensor input = torch::randn({8, 300});
   const int64_t parameters = bytes_of(model->parameters());
-  MemoryBudget budget(live_tensor_bytes() + parameters * 33 / 10);  // gradients, and a part of Adam's state
+  MemoryBudget budget(live_tensor_bytes() + parameters * 17 / 10);  // gradients, and a part of the momenta
   try {
     const auto step = budget.step();
     train(model, optimizer, input);
@@ -134,6 +155,103 @@ TEST(OrdinaryUse, ARefusalInsideAnOptimizerSaysHowManyParametersWereWritten) {
     EXPECT_NE(std::string(error.what()).find("of 4 parameters were written"), std::string::npos) << error.what();
     EXPECT_GE(error.figures().least_bytes, live_tensor_bytes()) << "what the others will take is foreseen";
   }
+}
+
+using MakeOptimizer = std::unique_ptr<torch::optim::Optimizer> (*)(const std::vector<at::Tensor>& parameters);
+
+const std::vector<std::pair<const char*, MakeOptimizer>> kOptimizers = {
+    {"Adam",
+     [](const std::vector<at::Tensor>& parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+       return std::make_unique<torch::optim::Adam>(parameters);
+     }},
+    {"AdamW",
+     [](const std::vector<at::Tensor>& parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+       return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions().weight_decay(0));
+     }},
+    {"RMSprop",
+     [](const std::vector<at::Tensor>& parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+       return std::make_unique<torch::optim::RMSprop>(parameters);
+     }},
+    {"SGD with momentum and decay",
+     [](const std::vector<at::Tensor>& parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+       return std::make_unique<torch::optim::SGD>(parameters,
+                                                  torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
+     }},
+};
+
+/// Parameters after two steps: within a budget that is raised once to what the refusal names, or without one.
+std::vector<at::Tensor> train_two_steps(MakeOptimizer make, int64_t budget_bytes) {
+  torch::nn::Sequential model = two_layers(300);
+  const auto optimizer = make(model->parameters());
+  const at::Tensor input = torch::ones({8, 300});
+  if (budget_bytes > 0) {
+    std::optional<MemoryBudget> budget(live_tensor_bytes() + budget_bytes);
+    try {
+      const auto step = budget->step();
+      train(model, *optimizer, input);
+      ADD_FAILURE() << "it fits";
+    } catch (const BudgetError& error) {
+      EXPECT_EQ(error.figures().parameters_written, 0) << error.what();
+      EXPECT_NE(std::string(error.what()).find("nothing has changed"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("still to come"), std::string::npos) << error.what();
+      budget.emplace(error.figures().least_bytes);
+    }
+    const auto step = budget->step();
+    train(model, *optimizer, input);
+  } else {
+    train(model, *optimizer, input);
+  }
+  train(model, *optimizer, input);
+  return model->parameters();
+}
+
+TEST(OrdinaryUse, WhatAnOptimizerWillMakeIsForeseenBeforeItWrites) {
+  const int64_t parameters = bytes_of(two_layers(300)->parameters());
+  for (const auto& [name, make] : kOptimizers) {
+    SCOPED_TRACE(name);
+    const std::vector<at::Tensor> plain = train_two_steps(make, 0);
+    // Gradients, and the state of the first layer.
+    const std::vector<at::Tensor> caught = train_two_steps(make, parameters * 19 / 10);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_TRUE(same_bits(plain[i], caught[i])) << i;
+    }
+  }
+}
+
+/// The peak of each of three steps with momentum, or the refusal that ends them.
+std::vector<int64_t> train_with_momentum(std::optional<int64_t> budget_bytes, std::optional<BudgetError>& refusal) {
+  torch::nn::Sequential model = two_layers(300);
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const at::Tensor input = torch::ones({200, 300});
+  std::optional<MemoryBudget> budget;
+  if (budget_bytes) {
+    budget.emplace(*budget_bytes);
+  }
+  std::vector<int64_t> peaks;
+  try {
+    for (int i = 0; i < 3; ++i) {
+      const MemoryScope memory;
+      const auto step = budget ? std::optional(budget->step()) : std::nullopt;
+      train(model, optimizer, input);
+      peaks.push_back(memory.peak_bytes());
+    }
+  } catch (const BudgetError& error) {
+    refusal = error;
+  }
+  return peaks;
+}
+
+TEST(OrdinaryUse, AStepThatNeedsMoreThanTheFirstIsRefusedBeforeItRuns) {
+  std::optional<BudgetError> refusal;
+  const std::vector<int64_t> plain = train_with_momentum(std::nullopt, refusal);
+  ASSERT_LT(plain[0], plain[1]) << "gradients and momenta rest";
+  EXPECT_EQ(train_with_momentum(plain[0], refusal).size(), 1U);
+  ASSERT_TRUE(refusal);
+  EXPECT_TRUE(refusal->figures().least_is_known) << refusal->what();
+  EXPECT_LE(refusal->figures().least_bytes, plain[1]);
+  const int64_t least_bytes = refusal->figures().least_bytes;
+  refusal.reset();
+  EXPECT_EQ(train_with_momentum(least_bytes, refusal).size(), 3U) << refusal->what();
 }
 
 TEST(OrdinaryUse, ARefusalNamesFiguresThatDiffer) {

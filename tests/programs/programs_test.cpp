@@ -79,7 +79,7 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
   /// Trains with equal bits, or is refused with a larger budget that is no more than plain training takes. Who states
   /// that one instead gets there after a few refusals at most: a first step that is refused half way can't know the
   /// rest of it.
-  void trains_or_names_what_it_needs(Way way, int refusals_left = 16) {
+  void trains_or_names_what_it_needs(Way way, int refusals_left = 8) {
     const Trained trained = run(GetParam(), way);
     if (way.part > 0) {
       EXPECT_LE(trained.limit_bytes, plain().peak_bytes + GetParam().varying_bytes) << "a part of the plain peak";
