@@ -61,6 +61,8 @@ class System:
             if "refused" in answer:
                 self.refused = answer["refused"]
             else:
+                if self.name == "plain" and answer["held_bytes"] != 0:
+                    sys.exit("plain steps reuse blocks: they are not plain")
                 answer["step"] = number
                 self.steps.append(answer)
 

@@ -5,8 +5,8 @@
 //   3 keep_all                   (in Scope(keep_all()))
 //   3 per_block                  (gpt only: a checkpoint a block; also keep_matmuls, rerun)
 //   3 budget 500000000
-//   3 least                      (without a limit in the first steps, then within the least budget that a refusal
-//   names) 0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
+//   3 least                      (without a limit in the first steps, then within the least that a refusal names)
+//   0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
 //
 // Answers each with one line of JSON. --reuse holds freed blocks for reuse in all of them, as a budget does in its own;
 // --dump writes the weights, the first steps' data and, after each step, its gradients, for Python's side. A step is
@@ -125,24 +125,37 @@ class Server {
 
  private:
   torch::Tensor train(int64_t step) {
-    adam_.zero_grad();
+    zero_gradients();
     torch::Tensor loss = by_block_ ? loss_by_block(step) : workload_.loss(step);
     loss.backward();
     adam_.step();
     return loss.detach();
   }
 
-  encore::MemoryBudget& least_budget() {
-    constexpr int kLearning = 3;
-    if (++least_steps_ == kLearning + 1) {
-      try {
-        least_.set_limit(encore::live_tensor_bytes() + 1);
-        (void)least_.step();
-      } catch (const encore::BudgetError& error) {
-        least_.set_limit(error.figures().least_bytes);
+  /// They stay where they are: Optimizer::zero_grad() frees them by default in LibTorch 2, and does not before.
+  void zero_gradients() {
+    const torch::NoGradGuard no_grad;
+    for (torch::Tensor& parameter : workload_.parameters) {
+      if (parameter.grad().defined()) {
+        parameter.mutable_grad().zero_();
       }
     }
-    return least_;
+  }
+
+  encore::MemoryBudget& least_budget() {
+    constexpr int kLearning = 3;
+    if (!least_) {  // not before: a budget that lives reuses blocks, and plain steps would, too
+      least_.emplace(int64_t{1} << 40);
+    }
+    if (++least_steps_ == kLearning + 1) {
+      try {
+        least_->set_limit(encore::live_tensor_bytes() + 1);
+        (void)least_->step();
+      } catch (const encore::BudgetError& error) {
+        least_->set_limit(error.figures().least_bytes);
+      }
+    }
+    return *least_;
   }
 
   static encore::CheckpointOptions checkpoint_options(const std::string& way) {
@@ -169,7 +182,7 @@ class Server {
   std::string folder_;
   torch::optim::Adam adam_;
   std::map<int64_t, encore::MemoryBudget> budgets_;
-  encore::MemoryBudget least_{int64_t{1} << 40};
+  std::optional<encore::MemoryBudget> least_;
   int least_steps_ = 0;
 };
 

@@ -266,6 +266,24 @@ TEST(OrdinaryUse, ARefusalNamesFiguresThatDiffer) {
   }
 }
 
+TEST(OrdinaryUse, BlocksAreReusedWhileABudgetLives) {
+  torch::nn::Sequential model = two_layers(300);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  const at::Tensor input = torch::ones({200, 300});
+  train(model, optimizer, input);
+  EXPECT_EQ(BlockReuse::held_bytes(), 0);
+  {
+    MemoryBudget budget("1GiB");
+    {
+      const auto step = budget.step();
+      train(model, optimizer, input);
+    }
+    train(model, optimizer, input);
+    EXPECT_GT(BlockReuse::held_bytes(), 0) << "between its steps, too";
+  }
+  EXPECT_EQ(BlockReuse::held_bytes(), 0);
+}
+
 TEST(OrdinaryUse, ARefusalNamesWhatOtherThreadsHold) {
   constexpr int64_t kBatch = 5 << 20;
   at::Tensor prefetched;
