@@ -78,8 +78,8 @@ TEST(Monotone, MoreMemoryIsNeverSlowerAndTheLeastBudgetIsOne) {
       const int64_t least = plan(graph, 0, options).min_feasible_bytes;
       EXPECT_FALSE(plan(graph, least - 1, options).feasible);
       double before = INFINITY;
-      for (int64_t k = 0; k <= 12; ++k) {
-        const int64_t budget = least + (peak - least) * k * k / 144;
+      for (int64_t k = 0; k <= 6; ++k) {
+        const int64_t budget = least + (peak - least) * k * k / 36;
         const Plan answer = plan(graph, budget, options);
         ASSERT_TRUE(answer.feasible) << budget << " of " << peak << ", least " << least;
         EXPECT_EQ(answer.min_feasible_bytes, least);

@@ -46,7 +46,8 @@ Trained run(const Program& program, Way way) {
 }
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b, size_t count) {
-  return a.size() >= count && b.size() >= count && std::memcmp(a.data(), b.data(), count * sizeof(double)) == 0;
+  return a.size() >= count && b.size() >= count &&
+         (count == 0 || std::memcmp(a.data(), b.data(), count * sizeof(double)) == 0);
 }
 
 void expect_same(const Trained& plain, const Trained& trained, const Way& way) {
