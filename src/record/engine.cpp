@@ -76,6 +76,7 @@ class BackwardRun {
     sweep_tape();
     if (!recorded) {
       pause_.emplace();
+      unobserved_.emplace();
     }
   }
   ~BackwardRun() {
@@ -90,8 +91,10 @@ class BackwardRun {
   BackwardRun& operator=(const BackwardRun&) = delete;
 
  private:
-  // Without create_graph nothing that backward computes can be saved, so nothing of it need be recorded.
+  // Without create_graph nothing that backward computes can be saved, so nothing of it need be recorded. LibTorch boxes
+  // the arguments and results of every op that somebody observes, paused or not.
   std::optional<Recorder::Pause> pause_;
+  std::optional<Recorder::Unobserved> unobserved_;
 };
 
 class Engine final : public torch::autograd::Engine {

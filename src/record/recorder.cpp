@@ -28,13 +28,35 @@ class Observer {
     }
   }
   void remove() {
-    if (--users_ == 0) {
+    if (users_ == 0) {
+      --resting_;
+    } else if (--users_ == 0) {
       at::removeCallback(handle_);
     }
   }
 
+  /// Takes the observer off for those who have put it on so far; returns how many they are.
+  int rest() {
+    const int users = std::exchange(users_, 0);
+    if (users > 0) {
+      at::removeCallback(handle_);
+    }
+    resting_ += users;
+    return users;
+  }
+  /// Puts it on again for as many of them as are still there.
+  void resume(int users, const at::RecordFunctionCallback& callback) {
+    const int left = std::min(users, resting_);
+    resting_ -= left;
+    if (left > 0 && users_ == 0) {
+      handle_ = at::addThreadLocalCallback(callback);
+    }
+    users_ += left;
+  }
+
  private:
   int users_ = 0;
+  int resting_ = 0;
   at::CallbackHandle handle_ = 0;
 };
 thread_local Observer g_observer;
@@ -78,12 +100,16 @@ struct Recorder::Flight {
   bool inside = false;  // another recorded op
 };
 
+at::RecordFunctionCallback Recorder::callback() {
+  return at::RecordFunctionCallback(&Recorder::on_start, &Recorder::on_end)
+      .needsInputs(true)
+      .needsOutputs(true)
+      .scopes({at::RecordScope::FUNCTION});
+}
+
 Recorder::Recorder(std::shared_ptr<tape::Tape> tape)
     : serial_(++g_recorders), tape_(std::move(tape)), outer_(g_recorder) {
-  g_observer.add(at::RecordFunctionCallback(&Recorder::on_start, &Recorder::on_end)
-                     .needsInputs(true)
-                     .needsOutputs(true)
-                     .scopes({at::RecordScope::FUNCTION}));
+  g_observer.add(callback());
   g_recorder = this;
 }
 
@@ -122,6 +148,11 @@ Recorder::Pause::~Pause() {
 }
 bool Recorder::is_paused() {
   return g_paused > 0;
+}
+
+Recorder::Unobserved::Unobserved() : users_(g_observer.rest()) {}
+Recorder::Unobserved::~Unobserved() {
+  g_observer.resume(users_, callback());
 }
 
 Recorder::Aside::Aside() : recorder_(g_recorder), paused_(g_paused) {

@@ -48,6 +48,18 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   };
   static bool is_paused();
 
+  /// Ops on this thread cost nothing while this lives, but for what is opened meanwhile.
+  class Unobserved {
+   public:
+    Unobserved();
+    ~Unobserved();
+    Unobserved(const Unobserved&) = delete;
+    Unobserved& operator=(const Unobserved&) = delete;
+
+   private:
+    int users_;
+  };
+
   /// Sets this thread's recorder aside, for code that must run as if no scope were open.
   class Aside {
    public:
@@ -68,6 +80,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   struct Flight;       // an op between start and end
   class DeferredSave;  // a tensor saved while its op is in flight
 
+  static at::RecordFunctionCallback callback();
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call);
   static void on_end(const at::RecordFunction& call, at::ObserverContext* context);
   void start(const at::RecordFunction& call);
