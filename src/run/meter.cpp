@@ -167,6 +167,9 @@ int64_t Meter::live() const {
 int64_t Meter::live(Account account) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   int64_t live = accounts_[index_of(account)];
+  if (watchers_count_ > 0) {
+    return live;  // all counts are here
+  }
   for (const Slot& slot : slots_) {
     slot.lock();
     live += slot.accounts[index_of(account)];
