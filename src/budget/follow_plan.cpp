@@ -10,6 +10,17 @@ namespace {
 using tape::kNone;
 using tape::ValueId;
 
+/// For use in a handler.
+std::string what_was_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of an unknown type";
+  }
+}
+
 }  // namespace
 
 void StepGovernor::follow(size_t index) {
@@ -50,9 +61,9 @@ void StepGovernor::act(size_t index, bool compute_too) {
     for (const Action& action : itinerary_->after[index]) {
       act(action, compute_too);
     }
-  } catch (const Error& error) {
+  } catch (...) {  // also what an operator of the user's throws: backward gets it where it asks for the value itself
     figures_.left_plan = true;
-    figures_.left_at = error.what();
+    figures_.left_at = what_was_thrown();
     itinerary_ = nullptr;
     forget_refusal();
   }
@@ -106,7 +117,7 @@ bool StepGovernor::pack(ValueId value) {
   packing_ = true;
   try {
     bits = region_.lock()->pack(value);
-  } catch (const Error&) {  // no room, or changed unseen, which shows when it is asked for
+  } catch (...) {  // no room, or changed unseen, which shows when it is asked for
     forget_refusal();
   }
   packing_ = false;

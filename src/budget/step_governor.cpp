@@ -40,18 +40,38 @@ class StepGovernor::NodeObserver {
   }
 
  private:
-  struct Ours final : at::ObserverContext {};
+  /// One node, of the governor that was there when it started: down with it comes the depth, whatever is thrown.
+  struct Inside final : at::ObserverContext {
+    explicit Inside(std::shared_ptr<StepGovernor> its_governor) : governor(its_governor) { ++its_governor->depth_; }
+    ~Inside() override { leave(); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+    /// The governor, if it is not over and this was not called before.
+    std::shared_ptr<StepGovernor> leave() {
+      auto its_governor = std::exchange(governor, {}).lock();
+      if (its_governor) {
+        --its_governor->depth_;
+      }
+      return its_governor;
+    }
+    std::weak_ptr<StepGovernor> governor;
+  };
 
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
     const auto governor = g_watched.governor.lock();
     if (!governor || !governor->running_) {
       return nullptr;
     }
+    auto inside = std::make_unique<Inside>(governor);
     governor->node_started(call.name());
-    return std::make_unique<Ours>();
+    return inside;
   }
   static void on_end(const at::RecordFunction& /*call*/, at::ObserverContext* context) {
-    if (const auto governor = g_watched.governor.lock(); context != nullptr && governor) {
+    if (context == nullptr) {
+      return;
+    }
+    if (const auto governor = static_cast<Inside*>(context)->leave()) {
       governor->node_ended();
     }
   }
@@ -152,7 +172,7 @@ void StepGovernor::recorded(OpId op) {
 }
 
 void StepGovernor::node_started(const char* name) {
-  if (depth_++ > 0) {
+  if (depth_ > 1) {
     return;
   }
   const bool first = journal_.events.empty() || !journal_.events.back().backward;
@@ -169,7 +189,7 @@ void StepGovernor::node_started(const char* name) {
 }
 
 void StepGovernor::node_ended() {
-  if (--depth_ > 0) {
+  if (depth_ > 0) {
     return;
   }
   const auto region = region_.lock();

@@ -121,7 +121,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::unordered_map<tape::ValueId, std::shared_ptr<const tape::PackedMask>> packed_;
   bool packing_ = false;  // another mask: its bits are not worth those that are there
   size_t followed_ = 0;   // events whose actions are done
-  int depth_ = 0;         // of backward nodes
+  int depth_ = 0;         // of backward nodes; the observer counts
   Event node_;
   int32_t storages_seen_ = 0;
   int64_t plain_peak_ = 0;     // what plain training would have held at its most, as far as was looked at

@@ -16,6 +16,12 @@ at::Tensor fails(const at::Tensor& tensor) {
   TORCH_CHECK(!g_fail, "told to fail");
   return tensor.clone();
 }
+at::Tensor stumbles(const at::Tensor& tensor) {
+  if (g_fail.exchange(false)) {
+    throw Stumble();
+  }
+  return tensor.cos();
+}
 at::Tensor grows(const at::Tensor& tensor) {
   return tensor.new_ones({tensor.size(0) + g_runs++, tensor.size(1)});
 }
@@ -53,7 +59,7 @@ at::Tensor mapped(const c10::Dict<std::string, at::Tensor>& tensors) {
 }
 
 TORCH_LIBRARY(encore_test, m) {
-  for (const char* name : {"fails", "grows", "flips", "retypes", "counts", "draws", "asks"}) {
+  for (const char* name : {"fails", "stumbles", "grows", "flips", "retypes", "counts", "draws", "asks"}) {
     m.def((std::string(name) + "(Tensor self) -> Tensor").c_str());
   }
   m.def("splits(Tensor self) -> Tensor[]");
@@ -62,6 +68,7 @@ TORCH_LIBRARY(encore_test, m) {
 
 TORCH_LIBRARY_IMPL(encore_test, CPU, m) {
   m.impl("fails", fails);
+  m.impl("stumbles", stumbles);
   m.impl("grows", grows);
   m.impl("flips", flips);
   m.impl("retypes", retypes);

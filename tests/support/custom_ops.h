@@ -8,10 +8,14 @@
 
 namespace encore::test::custom_ops {
 
-/// Calls encore_test::<name>(tensor). The ops: `fails` throws when told to; `grows` gives one row more each time it
-/// runs; `flips` gives other bits each time; `retypes` gives another type the second time; `counts` counts its runs and
-/// gives its input back, copied; `draws` draws from the default generator although its schema does not say so;
-/// `asks` doubles, or triples where grad mode is off.
+/// No std::exception.
+struct Stumble {};
+
+/// Calls encore_test::<name>(tensor). The ops: `fails` throws when told to; `stumbles` throws a Stumble, once, when
+/// told to, and else gives the cosine; `grows` gives one row more each time it runs; `flips` gives other bits each
+/// time; `retypes` gives another type the second time; `counts` counts its runs and gives its input back, copied;
+/// `draws` draws from the default generator although its schema does not say so; `asks` doubles, or triples where grad
+/// mode is off.
 at::Tensor call(const char* name, const at::Tensor& tensor);
 
 /// encore_test::splits(tensor) -> Tensor[]: one piece more each time it runs.
