@@ -346,6 +346,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
 }
 
 void MemoryBudget::Step::Impl::put_back() {
+  const tape::RandomLock random = tape::lock_random_ops();
   const std::lock_guard<std::recursive_mutex> lock(open.tape()->mutex());
   governor->undo().put_back(*open.tape());
 }

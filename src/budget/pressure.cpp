@@ -8,7 +8,6 @@
 #include "budget/refusals.h"
 #include "budget/step_governor.h"
 #include "record/recorder.h"
-#include "tape/random.h"
 
 namespace encore::budget {
 namespace {
@@ -18,8 +17,6 @@ using tape::ValueId;
 
 // Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
 constexpr int64_t kBatch = 128;
-// How long a random op waits for another thread to be done with the tape.
-constexpr int kPatienceMs = 1000;
 
 /// Adds the time it lives to a counter.
 class Stopwatch {
@@ -53,14 +50,10 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     }
   };
   std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
-  // A worker of a parallel op must not wait for the thread that waits for it, nor a random op for a replay that waits
-  // for the random lock.
+  // A worker of a parallel op must not wait for the thread that waits for it. A random op may wait: nobody who has the
+  // tape's lock waits for the random one.
   if (at::in_parallel_region()) {
     (void)lock.try_lock();
-  } else if (tape::RandomMutex::is_mine()) {
-    for (int i = 0; i < kPatienceMs && !lock.try_lock(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
   } else {
     lock.lock();
   }

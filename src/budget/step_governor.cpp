@@ -209,6 +209,10 @@ void StepGovernor::begin() {
   if (!region || !running_) {
     return;
   }
+  tape::RandomLock random;  // to be taken before the tape's
+  if (setting_.first && region->tape().has_drawn()) {
+    random = tape::lock_random_ops();
+  }
   const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
   if (!journal_.events.empty()) {
     find_released(static_cast<int32_t>(journal_.events.size()) - 1);

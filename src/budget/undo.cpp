@@ -177,7 +177,6 @@ void Undo::put_back(const tape::Tape& tape) {
       std::memcpy(compat::data_of(storage), copy.bytes.data(), copy.bytes.size());
     }
   }
-  const tape::RandomLock random = tape::lock_random_ops();
   std::vector<const tape::RandomState*> first = {&random_};
   for (const tape::Op& op : tape.ops()) {
     const bool is_known = op.random == nullptr || std::any_of(first.begin(), first.end(), [&](const auto* state) {

@@ -45,7 +45,7 @@ class Undo {
   std::string text() const;
   int64_t copied_bytes() const;
 
-  /// Nothing if a parameter was written. The tape's lock is held; no recorder is on.
+  /// Nothing if a parameter was written. The random and the tape's lock are held; no recorder is on.
   void put_back(const tape::Tape& tape);
 
  private:

@@ -83,11 +83,25 @@ at::Tensor ReplayHandle::as_autograd_has_it() const {
   return tensor;
 }
 
+/// Whether the tensor can be had without replay.
+bool ReplayHandle::is_at_hand() const {
+  return anew_ || (kept_.defined() && kept_._version() == version_ && !whole_) || as_autograd_has_it().defined() ||
+         region_->tape().resident(value_);
+}
+
 at::Tensor ReplayHandle::get() {
-  const std::lock_guard<std::recursive_mutex> lock(region_->tape().mutex());
+  tape::RandomLock random;
+  std::unique_lock<std::recursive_mutex> lock(region_->tape().mutex());
+  if (!is_at_hand() && region_->may_draw_again()) {
+    // The random lock comes first; what is at hand may be another matter when both are there.
+    lock.unlock();
+    random = tape::lock_random_ops();
+    lock.lock();
+  }
   const tape::CleanDispatch clean;
-  if (anew_) {
-    return anew_->get();
+  if (const auto anew = anew_) {
+    lock.unlock();
+    return anew->get();
   }
   if (region_->governor()) {
     region_->governor()->asked(value_);

@@ -39,6 +39,7 @@ class ReplayHandle final : public record::Saved {
  private:
   void settle();
   void sign_off();
+  bool is_at_hand() const;
   at::Tensor as_autograd_has_it() const;
   void verify(const at::Tensor& tensor) const;
 

@@ -117,6 +117,8 @@ class ReplayRegion final : public record::Region,
   c10::Storage fetch(const ReplayHandle& handle);
   void hold(tape::ValueId value, const c10::Storage& storage);
   void bring_back_group();
+  /// Whether bringing values back may run random ops; those of its group have tapes of their own.
+  bool may_draw_again() const { return options_.group != nullptr || tape_->has_drawn(); }
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
   void count_kept(tape::ValueId value, int32_t change);

@@ -165,6 +165,7 @@ void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
 }
 
 void RerunFrame::end() {
+  bool drew = random_.moved_on();  // the generator has a lock, which a thread may hold that waits for the tape's
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
   for (Slot& slot : slots_) {
@@ -179,7 +180,6 @@ void RerunFrame::end() {
       input.tensor = at::Tensor();
     }
   }
-  bool drew = random_.moved_on();
   for (tape::OpId id = first_; id < last_; ++id) {
     drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
   }

@@ -108,8 +108,8 @@ GradientsThen::~GradientsThen() {
 }
 
 RandomThen::RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start) {
-  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
   lock_ = tape::lock_random_ops();
+  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
   use(start);
   for (tape::OpId id = first; id < last; ++id) {
     const auto& random = tape.ops()[static_cast<size_t>(id)].random;

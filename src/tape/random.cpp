@@ -6,8 +6,6 @@
 namespace encore::tape {
 namespace {
 
-thread_local int g_held = 0;
-
 at::CPUGeneratorImpl* impl_of(const at::Generator& generator) {
   return at::check_generator<at::CPUGeneratorImpl>(generator);
 }
@@ -38,22 +36,8 @@ void RandomState::restore() const {
   impl->set_next_double_normal_sample(next_double_);
 }
 
-void RandomMutex::lock() {
-  mutex_.lock();
-  ++g_held;
-}
-
-void RandomMutex::unlock() {
-  --g_held;
-  mutex_.unlock();
-}
-
-bool RandomMutex::is_mine() {
-  return g_held > 0;
-}
-
 RandomLock lock_random_ops() {
-  static auto* mutex = new RandomMutex;
+  static auto* mutex = new std::recursive_mutex;
   return RandomLock(*mutex);
 }
 

@@ -28,19 +28,11 @@ class RandomState {
   decltype(std::declval<at::CPUGeneratorImpl>().next_double_normal_sample()) next_double_;
 };
 
-/// The mutex of all random ops of the process, which knows whether this thread has it.
-class RandomMutex {
- public:
-  void lock();
-  void unlock();
-  static bool is_mine();
-
- private:
-  std::recursive_mutex mutex_;
-};
-using RandomLock = std::unique_lock<RandomMutex>;
+/// Of all random ops of the process.
+using RandomLock = std::unique_lock<std::recursive_mutex>;
 
 /// Held from before a random op until after it: two threads that draw from one generator at once could not be replayed.
+/// Taken before a tape's lock, never under it: a random op that needs room takes that of the budget's step.
 RandomLock lock_random_ops();
 
 }  // namespace encore::tape

@@ -392,6 +392,7 @@ OpId Tape::end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bo
   ops_.push_back(std::move(pending.op));
   Op& op = ops_.back();
   op.opaque = op.opaque || opaque;
+  has_drawn_ = has_drawn_ || op.random != nullptr;
   for (const c10::IValue& output : outputs) {
     for_each_tensor(output, [&](const at::Tensor& tensor, int32_t) {
       op.opaque = op.opaque || (tensor.defined() && !is_plain(tensor));

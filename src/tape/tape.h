@@ -5,6 +5,7 @@
 // outside, constants written behind ATen's back, and copies of outside tensors taken before a recorded op changed them.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <string>
 #include <unordered_set>
@@ -216,6 +217,8 @@ class Tape {
   int64_t epoch() const { return epoch_; }
 
   const std::deque<Op>& ops() const { return ops_; }
+  /// Whether an op has drawn random numbers, so that a replay may need the random lock; also without the tape's lock.
+  bool has_drawn() const { return has_drawn_; }
   int32_t num_storages() const { return static_cast<int32_t>(storages_.size()); }
   StorageRecord& storage(int32_t index) { return storages_[static_cast<size_t>(index)]; }
   const StorageRecord& storage(int32_t index) const { return storages_[static_cast<size_t>(index)]; }
@@ -263,6 +266,7 @@ class Tape {
   std::string name_;
   mutable std::recursive_mutex mutex_;
   std::deque<Op> ops_;
+  std::atomic<bool> has_drawn_{false};
   std::deque<Value> values_;
   std::vector<StorageRecord> storages_;
   std::unordered_map<const c10::StorageImpl*, int32_t> by_storage_;

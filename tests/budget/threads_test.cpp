@@ -1,8 +1,11 @@
 // A step next to threads that allocate, ask for values and outlive it. Run with the thread sanitizer as well.
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include <dlfcn.h>
+
+#include <torch/library.h>
 
 #include "support/oracle.h"
 
@@ -10,6 +13,18 @@ namespace encore::test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
+
+/// An operator that says that it draws, and does what the test wants meanwhile.
+std::function<at::Tensor()> g_drawing;
+at::Tensor draws_slowly(const at::Tensor&, const c10::optional<at::Generator>&) {
+  return g_drawing();
+}
+TORCH_LIBRARY_FRAGMENT(encore_test, m) {
+  m.def("draws_slowly(Tensor self, *, Generator? generator=None) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(encore_test, CPU, m) {
+  m.impl("draws_slowly", draws_slowly);
+}
 
 at::Tensor loss_of(at::Tensor x, const at::Tensor& weight) {
   for (int i = 0; i < 12; ++i) {
@@ -56,6 +71,45 @@ TEST_F(BudgetThreads, OtherThreadsMakeRoomWhileTheStepRuns) {
     evictions += budget.report().evictions;
   }
   EXPECT_GT(evictions, 0);
+}
+
+/// A random op needs room while a replay with random ops is about to begin: neither may wait for the other.
+TEST_F(BudgetThreads, ARandomOpGetsItsRoomWhileAReplayWaitsToDraw) {
+  const auto noisy_loss = [&] {
+    torch::manual_seed(9);
+    at::Tensor x = input;
+    for (int i = 0; i < 12; ++i) {
+      x = (x.matmul(weight) * torch::rand({512, 64})).sigmoid();  // no mask that could be packed
+    }
+    return x.square().mean();
+  };
+  expected = torch::autograd::grad({noisy_loss()}, {weight})[0];
+  MemoryBudget budget(live_tensor_bytes() + 2 * kMiB);  // plainly 4.6 MiB
+  const auto step = budget.step();
+  const at::Tensor loss = noisy_loss();
+  std::promise<void> is_drawing;
+  g_drawing = [&] {
+    is_drawing.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // backward has come to a value that was drawn by then
+    return torch::empty({kMiB}, torch::kByte);
+  };
+  std::string refused;
+  std::thread other([&] {
+    const Scope scope;
+    try {
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("encore_test::draws_slowly", "")
+          .typed<at::Tensor(const at::Tensor&, const c10::optional<at::Generator>&)>()
+          .call(input, c10::nullopt);
+    } catch (const BudgetError& error) {
+      refused = error.what();
+    }
+  });
+  is_drawing.get_future().wait();
+  const at::Tensor gradient = torch::autograd::grad({loss}, {weight})[0];
+  other.join();
+  EXPECT_EQ(refused, "");
+  EXPECT_TRUE(same_bits(expected, gradient));
 }
 
 TEST_F(BudgetThreads, BackwardOnAnotherThreadMayOutliveTheStep) {
