@@ -10,7 +10,7 @@ const std::vector<OpKind>& all_ops() {
   static const std::vector<OpKind> ops = [] {
     std::vector<OpKind> all;
     for (const auto& group :
-         {elementwise_ops(), shape_ops(), layer_ops(), inplace_ops(), random_ops(), hostile_ops()}) {
+         {elementwise_ops(), shape_ops(), layer_ops(), inplace_ops(), random_ops(), hostile_ops(), sized_ops()}) {
       all.insert(all.end(), group.begin(), group.end());
     }
     return all;
@@ -85,10 +85,11 @@ class Generator {
   Statement op() {
     const auto& ops = all_ops();
     Statement statement;
-    const size_t gentle = ops.size() - hostile_ops().size();
+    static const size_t hostile = hostile_ops().size() + sized_ops().size();
+    const size_t gentle = ops.size() - hostile;
     do {
       // Half of the statements, or few would meet.
-      statement.op = program_.hostile && chance(50) ? gentle + below(ops.size() - gentle) : below(gentle);
+      statement.op = program_.hostile && chance(50) ? gentle + below(hostile) : below(gentle);
     } while (ops[statement.op].inplace && !chance(60));
     for (int i = 0; i < ops[statement.op].arity; ++i) {
       statement.operands.push_back(any_variable());
@@ -140,6 +141,13 @@ void print(std::ostream& out, const std::vector<Statement>& statements, int inde
 
 Program make_program(uint64_t seed, bool hostile) {
   return Generator(seed, hostile).make();
+}
+
+void give_budget(Program& program) {
+  program.budget_percent = 30 + static_cast<int>(program.seed % 5);
+  if (program.backward == BackwardKind::kDouble) {
+    program.backward = BackwardKind::kTwice;  // a refusal in the midst of it leaves LibTorch's own cycles
+  }
 }
 
 std::string Program::text() const {

@@ -8,7 +8,8 @@
 
 namespace encore::test {
 
-/// Every variable of a program is a float matrix of this shape, lying in memory in any way.
+/// Every variable of a gentle program is a float matrix of this shape, lying in memory in any way. Those of a hostile
+/// one may also have from one element to megabytes, and other types.
 constexpr int64_t kRows = 4;
 constexpr int64_t kColumns = 6;
 
@@ -29,12 +30,14 @@ struct Machine {
   }
 };
 
-/// An op of the generator's vocabulary: from matrices to a matrix.
+/// An op of the generator's vocabulary: from matrices to a matrix. What it is given in another shape or type becomes
+/// one first, unless it takes any.
 struct OpKind {
   const char* name;
   int arity;
   at::Tensor (*run)(Machine& machine, const Tensors& x);
   bool inplace = false;  // writes to x[0]; the generator gives it a variable that may be written to
+  bool any = false;      // takes and gives variables of any shape and type
 };
 
 /// All ops, in groups of one file each.
@@ -44,7 +47,11 @@ std::vector<OpKind> shape_ops();
 std::vector<OpKind> layer_ops();
 std::vector<OpKind> inplace_ops();
 std::vector<OpKind> random_ops();
-std::vector<OpKind> hostile_ops();  // the last group
+std::vector<OpKind> hostile_ops();  // these and those after them only in hostile programs
+std::vector<OpKind> sized_ops();
+
+/// The variable as a float matrix: itself, if it is one.
+at::Tensor as_matrix(const at::Tensor& x);
 
 enum class BlockKind { kNone, kCheckpoint, kScope, kMark };
 
@@ -80,6 +87,9 @@ struct Program {
 
 /// `hostile`: also of what careful code does not do.
 Program make_program(uint64_t seed, bool hostile = false);
+
+/// To be run within part of what it needs.
+void give_budget(Program& program);
 
 /// What happened within budgets.
 struct BudgetTally {

@@ -1,7 +1,7 @@
 // Random training functions under random nestings of checkpoints, scopes, policies and checks, and within
 // budgets, against the plain run.
 //
-//   ENCORE_PROGRAMS=100000 ENCORE_FIRST_SEED=1 test_random      any number of programs
+//   ENCORE_PROGRAMS=100000 ENCORE_FIRST_SEED=1 test_random      so many programs in all, of all kinds
 //   ENCORE_SEED=123 test_random                                 one program alone, printed; shrunk if it fails
 //
 // Hostile programs are also made of what careful code does not do.
@@ -18,6 +18,34 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
+
+// How many programs of each kind are run, of kAll.
+constexpr uint64_t kGentleAlone = 2500;
+constexpr uint64_t kHostileAlone = 800;
+constexpr uint64_t kHostileInBudgets = 100;
+constexpr uint64_t kGentleInBudgets = 400;
+constexpr uint64_t kAll = kGentleAlone + kHostileAlone + kHostileInBudgets + kGentleInBudgets;
+
+/// What happened to all programs, told at the end.
+struct Totals : ::testing::Environment {
+  void TearDown() override {
+    if (run == 0) {
+      return;
+    }
+    std::cout << "in all " << run << " programs, " << refused << " refused with an error:\n";
+    for (const auto& [reason, count] : reasons) {
+      std::cout << "  " << count << " times: " << reason << "\n";
+    }
+  }
+  uint64_t run = 0;
+  uint64_t refused = 0;
+  std::map<std::string, uint64_t> reasons;
+};
+Totals& totals() {
+  static auto* const totals = static_cast<Totals*>(::testing::AddGlobalTestEnvironment(new Totals));
+  return *totals;
+}
+const bool g_tells_totals = (totals(), true);
 
 enum class Kind { kGentle, kHostile };
 
@@ -37,7 +65,7 @@ void check_programs(uint64_t programs, Kind kind, uint64_t refused_percent,
                     const std::function<void(Program&)>& adapt) {
   const bool alone = std::getenv("ENCORE_SEED") != nullptr;
   const uint64_t first = from_environment(alone ? "ENCORE_SEED" : "ENCORE_FIRST_SEED", 1);
-  const uint64_t wanted = alone ? 1 : from_environment("ENCORE_PROGRAMS", programs);
+  const uint64_t wanted = alone ? 1 : (from_environment("ENCORE_PROGRAMS", kAll) * programs + kAll - 1) / kAll;
   uint64_t run = 0;
   uint64_t refused = 0;
   uint64_t unsteady = 0;  // two plain runs differ
@@ -74,8 +102,11 @@ void check_programs(uint64_t programs, Kind kind, uint64_t refused_percent,
   }
   std::cout << run << " programs, " << refused << " refused with an error, " << failed << " failed, " << unsteady
             << " unsteady\n";
+  totals().run += run;
+  totals().refused += refused;
   for (const auto& [reason, count] : reasons) {
     std::cout << "  " << count << " times: " << reason << "\n";
+    totals().reasons[reason] += count;
   }
   // A refusal is right where a tensor from outside was overwritten after its use, which must stay the exception.
   EXPECT_LE(refused * 100, wanted * refused_percent + 99);
@@ -83,17 +114,10 @@ void check_programs(uint64_t programs, Kind kind, uint64_t refused_percent,
 }
 
 TEST(RandomPrograms, EqualThePlainRun) {
-  check_programs(2500, Kind::kGentle, 10, [](Program&) {});
+  check_programs(kGentleAlone, Kind::kGentle, 10, [](Program&) {});
   std::cout << recorded_op_names().size() << " different ATen ops\n";
   if (std::getenv("ENCORE_SEED") == nullptr && std::getenv("ENCORE_PROGRAMS") == nullptr) {
     EXPECT_GE(recorded_op_names().size(), 80U);
-  }
-}
-
-void give_budget(Program& program) {
-  program.budget_percent = 30 + static_cast<int>(program.seed % 5);
-  if (program.backward == BackwardKind::kDouble) {
-    program.backward = BackwardKind::kTwice;  // a refusal in the midst of it leaves LibTorch's own cycles
   }
 }
 
@@ -106,15 +130,15 @@ TEST(RandomPrograms, NeverFailAgain) {
 }
 
 TEST(RandomPrograms, HostileOnesEqualThePlainRunOrAreRefused) {
-  check_programs(800, Kind::kHostile, 10, [](Program&) {});
+  check_programs(kHostileAlone, Kind::kHostile, 10, [](Program&) {});
 }
 
 TEST(RandomPrograms, HostileOnesEqualThePlainRunWithinBudgets) {
-  check_programs(100, Kind::kHostile, 10, give_budget);
+  check_programs(kHostileInBudgets, Kind::kHostile, 10, give_budget);
 }
 
 TEST(RandomPrograms, EqualThePlainRunWithinBudgets) {
-  check_programs(400, Kind::kGentle, 10, give_budget);
+  check_programs(kGentleInBudgets, Kind::kGentle, 10, give_budget);
   const BudgetTally& tally = budget_tally();
   std::cout << tally.planned << " planned steps, " << tally.ops_replayed << " ops replayed, " << tally.packed
             << " values packed, " << tally.refused << " budgets refused\n";

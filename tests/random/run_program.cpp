@@ -80,14 +80,15 @@ class Interpreter {
 
  private:
   void run_op(const Statement& statement, Tensors& variables) const {
+    const OpKind& op = all_ops()[statement.op];
     Tensors operands;
     for (const size_t operand : statement.operands) {
-      operands.push_back(variables[operand]);
+      operands.push_back(op.any ? variables[operand] : as_matrix(variables[operand]));
     }
     Machine machine{&buffers_, statement.choice};
-    at::Tensor result = all_ops()[statement.op].run(machine, operands);
-    TORCH_CHECK(result.sizes() == at::IntArrayRef({kRows, kColumns}) && result.scalar_type() == at::kFloat,
-                all_ops()[statement.op].name, " gave ", result.sizes());
+    at::Tensor result = op.run(machine, operands);
+    TORCH_CHECK(op.any || (result.sizes() == at::IntArrayRef({kRows, kColumns}) && result.scalar_type() == at::kFloat),
+                op.name, " gave ", result.sizes());
     variables[statement.result] = result;
   }
 
@@ -135,7 +136,10 @@ class Interpreter {
 at::Tensor loss_of(const Program& program, const Tensors& variables) {
   at::Tensor loss = variables[0].sum() * 0;
   for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const at::Tensor& output = variables[program.outputs[i]];
+    at::Tensor output = variables[program.outputs[i]];
+    if (!output.is_floating_point()) {
+      output = output.to(at::kFloat);
+    }
     loss = loss + (output * output).sum() * (0.1 + 0.05 * static_cast<double>(i)) + output.sum();
   }
   return loss;
