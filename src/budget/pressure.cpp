@@ -15,8 +15,12 @@ namespace {
 using tape::kNone;
 using tape::ValueId;
 
-// Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op.
+// Under pressure at least this part of the limit is freed at a time, so that prices are not worked out at every op; up
+// to the other where so many ops are looked at for them that it would take longer than the step itself.
 constexpr int64_t kBatch = 128;
+constexpr int64_t kLargestBatch = 16;
+constexpr size_t kLittleWork = 4096;
+constexpr size_t kWorkPerEvent = 32;
 
 /// Adds the time it lives to a counter.
 class Stopwatch {
@@ -65,34 +69,53 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     return;  // ended while this thread waited, and the limit is off
   }
   const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
-  plain_peak_ = std::max(plain_peak_, plain_bytes_now() + (is_replay ? 0 : nbytes));
+  const auto look_at_plain_peak = [&] {
+    looked_at_ = journal_.events.size();
+    plain_peak_ = std::max(plain_peak_, plain_bytes_now() + (is_replay ? 0 : nbytes));
+  };
+  if (region->num_saved_values() <= std::max(kLittleWork, kWorkPerEvent * (journal_.events.size() - looked_at_))) {
+    look_at_plain_peak();
+  }
   const Stopwatch watch(figures_.evict_ns, away_ns_);
   const record::Recorder::Pause pause;
+  const std::vector<ValueId> held = region->held_values();
+  const size_t events = journal_.events.size() - std::exchange(pressed_at_, journal_.events.size());
+  // Working prices out would take longer than what is worked on, as far as the last time tells.
+  const bool often = prices_.take_work() > std::max(kLittleWork, kWorkPerEvent * events);
+  batch_ =
+      std::clamp(often ? batch_ * 2 : batch_ / 2, setting_.limit_bytes / kBatch, setting_.limit_bytes / kLargestBatch);
+  const int64_t freed = evict_cheapest(*region, held, itinerary_ ? shortage : std::max(shortage, batch_));
+  if (freed == 0 && !packed_.empty() && !packing_) {
+    packed_.clear();  // numbers can be drawn again
+  } else if (freed == 0) {
+    look_at_plain_peak();
+    give_up(/*is_locked=*/true);
+  }
+  journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
+}
+
+/// Gives up the cheapest of the values until so many bytes are free. Returns how many are.
+int64_t StepGovernor::evict_cheapest(ReplayRegion& region, const std::vector<ValueId>& held, int64_t wanted) {
   std::vector<std::pair<double, ValueId>> candidates;
-  for (const ValueId value : region->held_values()) {
-    if (region->tape().value(value).nbytes > 0 && region->can_evict(value)) {
-      candidates.emplace_back(prices_.of(region->tape(), value), value);
+  for (const ValueId value : held) {
+    if (region.tape().value(value).nbytes > 0 && region.can_evict(value)) {
+      candidates.emplace_back(prices_.of(region.tape(), value), value);
     }
   }
   std::sort(candidates.begin(), candidates.end());
   int64_t freed = 0;
   for (const auto& [price, value] : candidates) {
-    if (freed >= std::max(shortage, setting_.limit_bytes / kBatch) || (itinerary_ && freed >= shortage)) {
+    if (freed >= wanted) {
       break;
     }
-    const int64_t bytes = region->tape().value(value).nbytes;
-    if (region->evict(value)) {
+    const int64_t bytes = region.tape().value(value).nbytes;
+    if (region.evict(value)) {
       freed += bytes;
       ++figures_.evictions;
       figures_.evicted_bytes += bytes;
     }
   }
-  if (freed == 0 && !packed_.empty() && !packing_) {
-    packed_.clear();  // numbers can be drawn again
-  } else if (freed == 0) {
-    give_up(/*is_locked=*/true);
-  }
-  journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
+  return freed;
 }
 
 /// What plain training would hold by now: everything that autograd has saved, and what is live besides.

@@ -1,8 +1,6 @@
 // Prices of values, from the ops that would have to run again.
 #include "budget/prices.h"
 
-#include <unordered_set>
-
 namespace encore::budget {
 namespace {
 
@@ -17,26 +15,31 @@ constexpr double kReplayNs = 1000;
 // Unpacking a mask, for each of its bytes.
 constexpr double kUnpackNs = 0.1;
 
+}  // namespace
+
 /// The time it would take to bring the value back, with all that must come back for it.
-double replay_ns_of(tape::Tape& tape, ValueId id) {
+double Prices::replay_ns_of(tape::Tape& tape, ValueId id) {
   constexpr size_t kMost = 256;  // by then it is dear enough
   if (!tape.value(id).packed.expired()) {
     return kReplayNs + kUnpackNs * static_cast<double>(tape.value(id).nbytes);
   }
   double total = kReplayNs;
-  std::vector<ValueId> open = {id};
-  std::unordered_set<OpId> seen;
-  while (!open.empty() && seen.size() < kMost) {
-    const tape::Value& value = tape.value(open.back());
-    open.pop_back();
-    if (!seen.insert(value.producer).second) {
+  seen_.resize(tape.ops().size());
+  ++search_;
+  open_.assign(1, id);
+  for (size_t ops = 0; !open_.empty() && ops < kMost;) {
+    const tape::Value& value = tape.value(open_.back());
+    open_.pop_back();
+    if (std::exchange(seen_[static_cast<size_t>(value.producer)], search_) == search_) {
       continue;
     }
+    ++ops;
+    ++work_;
     const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
     total += static_cast<double>(op.duration_ns);
     const auto need = [&](ValueId other) {
       if (other != kNone && tape.value(other).packed.expired() && !is_there(tape, other)) {
-        open.push_back(other);
+        open_.push_back(other);
       }
     };
     need(value.base);
@@ -49,8 +52,6 @@ double replay_ns_of(tape::Tape& tape, ValueId id) {
   return total;
 }
 
-}  // namespace
-
 bool is_there(tape::Tape& tape, ValueId id) {
   return tape.value(id).is_constant() || tape.resident(id);
 }
@@ -60,7 +61,7 @@ void Prices::hint(OpId first, OpId last) {
   std::fill(hinted_.begin() + first, hinted_.end(), 1);
 }
 
-double Prices::of(tape::Tape& tape, ValueId id) const {
+double Prices::of(tape::Tape& tape, ValueId id) {
   const tape::Value& value = tape.value(id);
   const double distance = std::abs(static_cast<double>(position_) - static_cast<double>(value.producer)) + 1;
   const auto producer = static_cast<size_t>(value.producer);

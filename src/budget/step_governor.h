@@ -99,6 +99,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void act(const Action& action, bool compute_too);
   void count_outside_storages();
   void look_at_process();
+  int64_t evict_cheapest(ReplayRegion& region, const std::vector<tape::ValueId>& held, int64_t wanted);
   int64_t plain_bytes_now() const;
   void foresee(int64_t bytes_to_come);
   bool lift_limit(bool is_locked);
@@ -124,7 +125,10 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   int depth_ = 0;         // of backward nodes; the observer counts
   Event node_;
   int32_t storages_seen_ = 0;
+  size_t looked_at_ = 0;       // event at which it was last looked at what plain training would hold
   int64_t plain_peak_ = 0;     // what plain training would have held at its most, as far as was looked at
+  int64_t batch_ = 0;          // what is freed at a time under pressure
+  size_t pressed_at_ = 0;      // event
   int64_t to_come_bytes_ = 0;  // after the op that runs, foreseen: what it allocates must leave that much free
   std::atomic<bool> limit_was_lifted_{false};
   uint8_t slot_ = 0;  // of thread_, with the meter

@@ -332,38 +332,45 @@ void ReplayRegion::hold(ValueId value, const c10::Storage& storage) {
 
 int32_t ReplayRegion::references(ValueId value) const {
   const auto index = static_cast<size_t>(value);
-  return (tape_->value(value).retained ? 1 : 0) + (index < kept_handles_.size() ? kept_handles_[index] : 0);
+  return (tape_->value(value).retained ? 1 : 0) + (index < kept_.size() ? kept_[index].handles : 0);
 }
 
 void ReplayRegion::count_kept(ValueId value, int32_t change) {
   const auto index = static_cast<size_t>(value);
-  if (index >= kept_handles_.size()) {
-    kept_handles_.resize(std::max(tape_->num_values(), index + 1));
+  if (index >= kept_.size()) {
+    kept_.resize(std::max(tape_->num_values(), index + 1));
   }
-  kept_handles_[index] += change;
+  Kept& kept = kept_[index];
+  const bool was_kept = kept.handles > 0;
+  kept.handles += change;
+  if (!was_kept && kept.handles > 0) {
+    kept.place = static_cast<int32_t>(kept_values_.size());
+    kept_values_.push_back(value);
+  } else if (was_kept && kept.handles == 0) {
+    const ValueId last = kept_values_.back();
+    kept_[static_cast<size_t>(last)].place = kept.place;
+    kept_values_[static_cast<size_t>(kept.place)] = last;
+    kept_values_.pop_back();
+  }
 }
 
 std::vector<ValueId> ReplayRegion::held_values() const {
-  std::vector<ValueId> values;
-  for (const auto& entry : handles_) {
-    values.push_back(entry.first);
-  }
-  for (const ValueId value : tape_->retained()) {
-    if (handles_.count(value) == 0 && tape_->value(value).retained) {
-      values.push_back(value);
-    }
-  }
+  std::vector<ValueId> values = kept_values_;
+  std::copy_if(tape_->retained().begin(), tape_->retained().end(), std::back_inserter(values),
+               [&](ValueId value) { return static_cast<bool>(tape_->value(value).retained); });
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
 
 int64_t ReplayRegion::missing_bytes() const {
-  std::set<int32_t> storages;
+  std::vector<bool> seen(static_cast<size_t>(tape_->num_storages()));  // a storage is missing once
   int64_t bytes = 0;
   for (const auto& entry : handles_) {
     const tape::Value& value = tape_->value(entry.first);
-    if (tape_->storage(value.storage).weak.expired() && storages.insert(value.storage).second) {
+    const auto storage = static_cast<size_t>(value.storage);
+    if (!seen[storage] && tape_->storage(value.storage).weak.expired()) {
+      seen[storage] = true;
       bytes += value.nbytes;
     }
   }

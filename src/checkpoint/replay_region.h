@@ -90,9 +90,10 @@ class ReplayRegion final : public record::Region,
   bool evict(tape::ValueId value);
   /// How many references of this region keep the value's storage alive.
   int32_t references(tape::ValueId value) const;
-  /// Values that autograd has saved here, or that came back and are still held.
+  /// Values whose bytes are held by handles of this region, or because they came back.
   std::vector<tape::ValueId> held_values() const;
-  /// Bytes of values that autograd has saved here and that are not in memory.
+  size_t num_saved_values() const { return handles_.size(); }
+  /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each saved value.
   int64_t missing_bytes() const;
   /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
   void hold_resident(tape::ValueId value);
@@ -136,7 +137,12 @@ class ReplayRegion final : public record::Region,
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;
   std::unordered_map<tape::ValueId, std::vector<ReplayHandle*>> handles_;  // alive, each registers itself
-  std::vector<int32_t> kept_handles_;                                      // by value: how many handles hold its tensor
+  struct Kept {
+    int32_t handles = 0;  // that hold the value's tensor
+    int32_t place = 0;    // in kept_values_, if there are any
+  };
+  std::vector<Kept> kept_;                  // by value
+  std::vector<tape::ValueId> kept_values_;  // of which a handle holds the tensor
   std::set<tape::ValueId> marked_;
   std::set<tape::ValueId> counted_;
   ScopeStats stats_;

@@ -83,6 +83,12 @@ void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
   value.retained = std::move(storage);
   value.retained_version = storages_[static_cast<size_t>(value.storage)].version_now();
   value.claims = claims;
+  if (retained_.size() >= next_prune_) {
+    retained_.erase(
+        std::remove_if(retained_.begin(), retained_.end(), [&](ValueId v) { return !this->value(v).retained; }),
+        retained_.end());
+    next_prune_ = 2 * retained_.size() + 1024;
+  }
   retained_.push_back(id);
 }
 

@@ -271,6 +271,7 @@ class Tape {
   std::vector<StorageRecord> storages_;
   std::unordered_map<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<ValueId> retained_;
+  size_t next_prune_ = 1024;  // when there are so many of them
   std::vector<World> worlds_;
   std::unordered_set<Holder*> holders_;
   std::vector<int32_t> living_;  // storages that were alive when last looked at
