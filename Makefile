@@ -20,13 +20,13 @@ test:
 # Random programs in every mode, and how many were refused, by reason. make random PROGRAMS=100000 SEED=1
 random:
 	@$(MAKE) --no-print-directory build SETUP=test TARGET=test_random
-	@GLOG_minloglevel=3 ENCORE_PROGRAMS=$(or $(PROGRAMS),10000) ENCORE_FIRST_SEED=$(or $(SEED),1) \
+	@GLOG_minloglevel=3 OMP_WAIT_POLICY=passive ENCORE_PROGRAMS=$(or $(PROGRAMS),10000) ENCORE_FIRST_SEED=$(or $(SEED),1) \
 	  build/$(PRESET)/tests/test_random --gtest_filter='-Soak.*'
 
 # Random programs within budgets for so long, in one process of which nothing may grow. make soak MINUTES=20
 soak:
 	@$(MAKE) --no-print-directory build SETUP=test TARGET=test_random
-	@GLOG_minloglevel=3 ENCORE_SOAK_MINUTES=$(or $(MINUTES),20) build/$(PRESET)/tests/test_random --gtest_filter='Soak.*'
+	@GLOG_minloglevel=3 OMP_WAIT_POLICY=passive ENCORE_SOAK_MINUTES=$(or $(MINUTES),20) build/$(PRESET)/tests/test_random --gtest_filter='Soak.*'
 
 # make demo BUDGET=300MiB MODEL=gpt STEPS=200
 demo:

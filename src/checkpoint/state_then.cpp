@@ -71,11 +71,12 @@ void StoragesThen::use(tape::ValueId id, tape::OpId first) {
   const auto locked = record.weak.lock();
   if (!locked || locked->nbytes() != then.nbytes()) {
     // Nobody else has it any more: the call gets bytes of its own.
-    swaps_.push_back({value.storage, storage, tape::copy_storage(then), c10::Storage(), false});
+    swaps_.push_back({value.storage, storage, tape::copy_storage(then), c10::Storage(), 0});
     return;
   }
   const c10::Storage live(locked);
-  swaps_.push_back({value.storage, storage, live, tape::copy_storage(live), record.changed_unseen()});
+  swaps_.push_back({value.storage, storage, live, tape::copy_storage(live),
+                    record.counter.enabled() ? record.counter.current_version() : 0});
   std::memcpy(compat::data_of(live), compat::data_of(then), then.nbytes());
 }
 
@@ -87,8 +88,8 @@ void StoragesThen::swap_back() {
     }
     std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
     tape::StorageRecord& record = tape_.storage(swap.index);
-    if (record.counter.enabled() && !swap.changed) {
-      record.version = static_cast<int64_t>(record.counter.current_version());
+    if (record.counter.enabled()) {
+      compat::set_version(record.counter, swap.version);  // whoever has saved it since finds it unchanged
     }
   }
   swaps_.clear();

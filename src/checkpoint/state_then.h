@@ -31,7 +31,7 @@ class StoragesThen {
     const c10::StorageImpl* storage;
     c10::Storage live;
     c10::Storage now;
-    bool changed;
+    uint32_t version;  // of its counter, if that is enabled
   };
 
   void use(tape::ValueId id, tape::OpId first);

@@ -1,6 +1,7 @@
 // Every difference between the LibTorch versions that Encore supports (1.13, 2.6, 2.14) lives in this file.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 
 #include <ATen/autocast_mode.h>
@@ -55,6 +56,19 @@ inline const void* identity_of(const c10::VariableVersion& counter) {
   const void* identity = nullptr;
   std::memcpy(&identity, &counter, sizeof(identity));
   return identity;
+}
+
+/// Sets a counter that is enabled back, for bytes that are as they were.
+inline void set_version(c10::VariableVersion& counter, uint32_t version) {
+#if ENCORE_TORCH_AT_LEAST(2, 1)
+  counter.set_version(version);
+#else
+  // LibTorch's own struct is private and has no other members.
+  struct Counter : c10::intrusive_ptr_target {
+    std::atomic<uint32_t> version;
+  };
+  static_cast<Counter*>(const_cast<void*>(identity_of(counter)))->version = version;
+#endif
 }
 
 inline bool autocast_on_cpu() {

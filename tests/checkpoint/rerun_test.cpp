@@ -188,5 +188,30 @@ TEST(Rerun, ACustomFunctionThatSavesItsResultLeavesNothingBehind) {
   EXPECT_EQ(live_tensor_bytes(), live);
 }
 
+/// The function updates a buffer each time; for what has saved the buffer since, nothing has changed.
+TEST(Rerun, ABufferThatItUpdatesHasTheVersionOfTheFirstCallAfterwards) {
+  const auto gradient = [](bool checkpointed) {
+    torch::manual_seed(3);
+    const at::Tensor x = leaf({4, 6});
+    const at::Tensor mean = torch::zeros({6});
+    const at::Tensor variance = torch::ones({6});
+    const auto f = [&](const at::Tensor& in) {
+      return at::instance_norm(in.reshape({2, 6, 2}), {}, {}, mean, variance, true, 0.1, 1e-5, false).reshape({4, 6});
+    };
+    CheckpointOptions options;
+    options.recompute = Recompute::kRerun;
+    const at::Tensor h = checkpointed ? checkpoint(options, f, x) : f(x);
+    const at::Tensor y = at::batch_norm(h, {}, {}, mean, variance, /*training=*/true, 0.1, 1e-5, false).exp().sum();
+    y.backward({}, /*retain_graph=*/true);
+    y.backward();
+    return Tensors{x.grad(), mean, variance};
+  };
+  const Tensors expected = gradient(false);
+  const Tensors actual = gradient(true);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(same_bits(expected[i], actual[i])) << i;
+  }
+}
+
 }  // namespace
 }  // namespace encore::test
