@@ -8,6 +8,7 @@
 #include "budget/refusals.h"
 #include "budget/step_governor.h"
 #include "record/recorder.h"
+#include "tape/random.h"
 
 namespace encore::budget {
 namespace {
@@ -54,9 +55,9 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     }
   };
   std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
-  // A worker of a parallel op must not wait for the thread that waits for it. A random op may wait: nobody who has the
-  // tape's lock waits for the random one.
-  if (at::in_parallel_region()) {
+  // A worker of a parallel op must not wait for the thread that waits for it, nor who has the generator for a replay
+  // that is about to draw. A recorded random op may wait: nobody who has the tape's lock waits for the random one.
+  if (at::in_parallel_region() || tape::has_generator()) {
     (void)lock.try_lock();
   } else {
     lock.lock();

@@ -3,6 +3,10 @@
 
 #include <cstring>
 
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 namespace encore::tape {
 namespace {
 
@@ -34,6 +38,17 @@ void RandomState::restore() const {
   impl->set_engine(engine);
   impl->set_next_float_normal_sample(next_float_);
   impl->set_next_double_normal_sample(next_double_);
+}
+
+bool has_generator() {
+#ifdef __GLIBC__
+  // Asking a std::mutex is not allowed to the thread that has it.
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const volatile int& owner = generator.mutex().native_handle()->__data.__owner;
+  return owner == static_cast<int>(syscall(SYS_gettid));
+#else
+  return false;
+#endif
 }
 
 RandomLock lock_random_ops() {

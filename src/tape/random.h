@@ -31,6 +31,9 @@ class RandomState {
 /// Of all random ops of the process.
 using RandomLock = std::unique_lock<std::recursive_mutex>;
 
+/// Whether this thread has the lock of the default generator, as inside torch::multinomial: nobody else can draw then.
+bool has_generator();
+
 /// Held from before a random op until after it: two threads that draw from one generator at once could not be replayed.
 /// Taken before a tape's lock, never under it: a random op that needs room takes that of the budget's step.
 RandomLock lock_random_ops();

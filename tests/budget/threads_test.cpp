@@ -73,43 +73,64 @@ TEST_F(BudgetThreads, OtherThreadsMakeRoomWhileTheStepRuns) {
   EXPECT_GT(evictions, 0);
 }
 
-/// A random op needs room while a replay with random ops is about to begin: neither may wait for the other.
-TEST_F(BudgetThreads, ARandomOpGetsItsRoomWhileAReplayWaitsToDraw) {
-  const auto noisy_loss = [&] {
+/// Random ops in forward, and in every replay; an op of the other thread that needs room while backward waits to draw.
+struct BudgetThreadsThatDraw : BudgetThreads {
+  at::Tensor noisy_loss() const {
     torch::manual_seed(9);
     at::Tensor x = input;
     for (int i = 0; i < 12; ++i) {
       x = (x.matmul(weight) * torch::rand({512, 64})).sigmoid();  // no mask that could be packed
     }
     return x.square().mean();
-  };
-  expected = torch::autograd::grad({noisy_loss()}, {weight})[0];
-  MemoryBudget budget(live_tensor_bytes() + 2 * kMiB);  // plainly 4.6 MiB
-  const auto step = budget.step();
-  const at::Tensor loss = noisy_loss();
-  std::promise<void> is_drawing;
-  g_drawing = [&] {
-    is_drawing.set_value();
+  }
+  /// What `other` throws, if it is a BudgetError. It is to call `needs_room`.
+  std::string refused_while_backward_runs(const std::function<void()>& other) {
+    expected = torch::autograd::grad({noisy_loss()}, {weight})[0];
+    MemoryBudget budget(live_tensor_bytes() + 2 * kMiB);  // plainly 4.6 MiB
+    const auto step = budget.step();
+    const at::Tensor loss = noisy_loss();
+    std::string refused;
+    std::thread thread([&] {
+      try {
+        other();
+      } catch (const BudgetError& error) {
+        refused = error.what();
+      }
+    });
+    is_there.get_future().wait();
+    const at::Tensor gradient = torch::autograd::grad({loss}, {weight})[0];
+    thread.join();
+    EXPECT_TRUE(same_bits(expected, gradient));
+    return refused;
+  }
+  at::Tensor needs_room() {
+    is_there.set_value();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // backward has come to a value that was drawn by then
     return torch::empty({kMiB}, torch::kByte);
-  };
-  std::string refused;
-  std::thread other([&] {
-    const Scope scope;
-    try {
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("encore_test::draws_slowly", "")
-          .typed<at::Tensor(const at::Tensor&, const c10::optional<at::Generator>&)>()
-          .call(input, c10::nullopt);
-    } catch (const BudgetError& error) {
-      refused = error.what();
-    }
+  }
+  std::promise<void> is_there;
+};
+
+TEST_F(BudgetThreadsThatDraw, ARandomOpGetsItsRoomWhileAReplayWaitsToDraw) {
+  g_drawing = [&] { return needs_room(); };
+  EXPECT_EQ(refused_while_backward_runs([&] {
+              const Scope scope;
+              c10::Dispatcher::singleton()
+                  .findSchemaOrThrow("encore_test::draws_slowly", "")
+                  .typed<at::Tensor(const at::Tensor&, const c10::optional<at::Generator>&)>()
+                  .call(input, c10::nullopt);
+            }),
+            "");
+}
+
+/// As torch::multinomial does, outside any scope: nobody may wait for it, nor it for anybody.
+TEST_F(BudgetThreadsThatDraw, AnAllocationUnderTheGeneratorsLockIsNotWaitedFor) {
+  const std::string refused = refused_while_backward_runs([&] {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    needs_room();
   });
-  is_drawing.get_future().wait();
-  const at::Tensor gradient = torch::autograd::grad({loss}, {weight})[0];
-  other.join();
-  EXPECT_EQ(refused, "");
-  EXPECT_TRUE(same_bits(expected, gradient));
+  EXPECT_TRUE(refused.empty() || refused.find("budget: an allocation of 1.0 MiB") == 0) << refused;
 }
 
 TEST_F(BudgetThreads, BackwardOnAnotherThreadMayOutliveTheStep) {
