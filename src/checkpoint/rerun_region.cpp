@@ -110,8 +110,11 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
       dispatch_keys_(c10::impl::tls_local_dispatch_key_set()) {
   record::Recorder* recorder = record::Recorder::current();
   const bool recorded = recorder != nullptr && !record::Recorder::is_paused();
+  std::vector<ViewThen> views = ViewThen::of(inputs);
   for (const at::Tensor& input : inputs) {
     Input entry;
+    entry.view = std::move(views[inputs_.size()]);
+    entry.identity = input.unsafeGetTensorImpl();
     entry.saved = recorded ? recorder->save_for_region(input, /*as_it_is=*/true) : nullptr;
     if (!entry.saved) {
       entry.tensor = tape::detached_alias(input);
@@ -356,24 +359,35 @@ void RerunFrame::note_gradient(const at::Tensor& leaf) {
 }
 
 std::vector<at::Tensor> RerunFrame::inputs_again(const StoragesThen& storages) const {
-  std::vector<at::Tensor> tensors;
+  std::vector<at::Tensor> tensors(inputs_.size());
   std::map<const c10::StorageImpl*, c10::Storage> came_back;  // what shared its bytes then shares them now
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Input& input = inputs_[i];
-    if (input.same_as < i) {
-      tensors.push_back(tensors[input.same_as]);
-      continue;
-    }
+  std::map<const void*, at::Tensor> bases;
+  const auto bytes_of = [&](const Input& input) {
     const c10::StorageImpl* then = input.storage._unsafe_get_target();
     c10::Storage storage = storages.find(then);
     if (const auto found = came_back.find(then); !storage && then != nullptr && found != came_back.end()) {
       storage = found->second;
     }
-    const at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
+    at::Tensor source = storage ? input.geometry.over(storage) : input.saved->get();
     if (then != nullptr) {
       came_back.emplace(then, source.storage());
     }
-    tensors.push_back(stand_in(source, input.requires_grad, input.is_leaf));
+    return source;
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    if (input.same_as == i && input.view.base == nullptr) {
+      tensors[i] = stand_in(bytes_of(input), input.requires_grad, input.is_leaf);
+      bases.emplace(input.identity, tensors[i]);
+    }
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    if (input.same_as == i && input.view.base != nullptr) {
+      tensors[i] = input.view.over(bytes_of(input), bases);
+    } else if (input.same_as < i) {
+      tensors[i] = tensors[input.same_as];
+    }
   }
   return tensors;
 }

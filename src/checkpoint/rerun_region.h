@@ -65,7 +65,9 @@ class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::
     at::Tensor tensor;  // until the function has returned, where nothing else could bring it back
     c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
     tape::Geometry geometry;
-    size_t same_as = 0;  // the first input that is this very tensor
+    ViewThen view;
+    const void* identity = nullptr;  // stands for the tensor
+    size_t same_as = 0;              // the first input that is this very tensor
     bool requires_grad = false;
     bool is_leaf = false;
   };

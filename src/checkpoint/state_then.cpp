@@ -214,4 +214,37 @@ at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf) 
   return torch::autograd::make_variable(bytes, torch::autograd::Edge(node, place));
 }
 
+std::vector<ViewThen> ViewThen::of(const std::vector<at::Tensor>& arguments) {
+  std::vector<ViewThen> views(arguments.size());
+  const auto base_of = [](const at::Tensor& tensor) {
+    return tape::is_plain(tensor) && !tensor.is_inference() && tensor.is_view() ? tensor._base() : at::Tensor();
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const at::Tensor& view = arguments[i];
+    const at::Tensor base = base_of(view);
+    // Reinterpreted bytes, or a view without a history of its own, can't be made again by their place alone.
+    if (!base.defined() || !tape::is_plain(base) || base.scalar_type() != view.scalar_type() ||
+        base.is_conj() != view.is_conj() || base.is_neg() != view.is_neg() ||
+        base.requires_grad() != view.requires_grad()) {
+      continue;
+    }
+    const bool matters = std::any_of(arguments.begin(), arguments.end(), [&](const at::Tensor& other) {
+      return other.is_same(base) || (!other.is_same(view) && base_of(other).is_same(base));
+    });
+    if (matters) {
+      views[i] = {base.unsafeGetTensorImpl(), tape::Geometry::of(base), base.requires_grad(), base.is_leaf()};
+    }
+  }
+  return views;
+}
+
+at::Tensor ViewThen::over(const at::Tensor& view, std::map<const void*, at::Tensor>& bases) const {
+  at::Tensor& tensor = bases[base];
+  if (!tensor.defined()) {
+    tensor = stand_in(geometry.over(view.storage()), requires_grad, is_leaf);
+  }
+  const at::AutoGradMode grad(true);
+  return tensor.as_strided(view.sizes(), view.strides(), view.storage_offset());
+}
+
 }  // namespace encore

@@ -1,6 +1,7 @@
 // The state before a function's call, put back: while it is called again, or after a call that must not count.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -104,5 +105,19 @@ class Rehearsal {
 /// The tensor's bytes with a version counter of their own, and in place of the tensor's history a stand-in: what is no
 /// leaf may be changed in place as the tensor could.
 at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf);
+
+/// An argument that is a view of another one, or of the same tensor as another one: a change in place of the one gives
+/// the other a history.
+struct ViewThen {
+  const void* base = nullptr;  // stands for the tensor that it is a view of; null if it is none or the only one
+  tape::Geometry geometry;     // of that
+  bool requires_grad = false;
+  bool is_leaf = false;
+
+  /// By argument.
+  static std::vector<ViewThen> of(const std::vector<at::Tensor>& arguments);
+  /// What stands for `base` in a call's arguments: an entry of `bases`, made here where there is none.
+  at::Tensor over(const at::Tensor& view, std::map<const void*, at::Tensor>& bases) const;
+};
 
 }  // namespace encore

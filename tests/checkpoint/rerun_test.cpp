@@ -213,5 +213,28 @@ TEST(Rerun, ABufferThatItUpdatesHasTheVersionOfTheFirstCallAfterwards) {
   }
 }
 
+/// A change in place gives the tensor a history, and with it all its views: also when the function is called again.
+TEST(Rerun, ArgumentsMayBeViewsOfOneAnother) {
+  const auto gradient = [](bool of_an_argument, bool checkpointed) {
+    torch::manual_seed(4);
+    const at::Tensor x = leaf({4, 6});
+    const at::Tensor whole = torch::rand({4, 6});
+    const at::Tensor first = of_an_argument ? whole : whole.narrow(0, 0, 3);
+    const at::Tensor second = whole.narrow(0, 1, 3);
+    const auto f = [](const at::Tensor& in, const at::Tensor& a, const at::Tensor& b) {
+      a.mul_(in.exp().narrow(0, 0, a.size(0)));
+      return (b.sin() * b).sum();
+    };
+    CheckpointOptions options;
+    options.recompute = Recompute::kRerun;
+    options.determinism_check = DeterminismCheck::kValues;
+    (checkpointed ? checkpoint(options, f, x, first, second) : f(x, first, second)).backward();
+    return x.grad();
+  };
+  for (const bool of_an_argument : {true, false}) {
+    EXPECT_TRUE(same_bits(gradient(of_an_argument, false), gradient(of_an_argument, true))) << of_an_argument;
+  }
+}
+
 }  // namespace
 }  // namespace encore::test
