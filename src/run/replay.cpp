@@ -327,7 +327,9 @@ class Replay {
     if (taken) {
       request_.take(id, storage);
     }
-    if (entry != held_.end()) {
+    // What is there already stays: a state that an op updates on the side has had scratch bytes here, and who reads the
+    // state afterwards reads what the op left when it was recorded.
+    if (entry != held_.end() && !entry->second.storage) {
       entry->second.storage = storage;
       entry->second.ours = true;
       entry->second.taken = taken;

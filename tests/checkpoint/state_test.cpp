@@ -185,6 +185,29 @@ TEST_P(State, StatisticsOfAnOuterCheckpointUpdatedByAnInnerOne) {
       });
 }
 
+/// The op that updates them runs again, and so does one that reads them as they were afterwards.
+TEST_P(State, StatisticsFromOutsideReadAfterTheirUpdate) {
+  expect_same(
+      [] {
+        return Tensors{leaf({6, 4})};
+      },
+      [](const Mode& mode, Tensors& x) {
+        Outcome outcome;
+        const at::Tensor mean = torch::zeros({4});
+        const at::Tensor variance = torch::ones({4});
+        const auto f = [=](const Tensors& in) {
+          const at::Tensor y = torch::batch_norm(in[0].sin(), {}, {}, mean, variance, true, 0.1, 1e-5, false);
+          const at::Tensor z =
+              torch::batch_norm(in[0].cos(), {}, {}, mean.clone(), variance.clone(), false, 0.1, 1e-5, false);
+          return Tensors{y.exp(), z.tanh()};
+        };
+        backward_of_sum(apply(mode, f, x), x, outcome);
+        outcome.add("mean", mean);
+        outcome.add("variance", variance);
+        return outcome;
+      });
+}
+
 struct Autocast : compat::AutocastCpu {
   Autocast() : AutocastCpu(true, at::kBFloat16) {}
 };

@@ -237,6 +237,11 @@ std::vector<OpKind> pure_ops() {
          }
          return x[0].sin() * w.detach();
        }},
+      {"norm and its statistics", 2,
+       [](M& m, X x) -> T {
+         const T y = at::batch_norm(x[0], {}, {}, m.buffers->mean, m.buffers->variance, true, 0.1, 1e-5, false);
+         return (y * x[1]).sin() * m.buffers->mean.clone() + x[1] * m.buffers->variance.exp();
+       }},
       {"script", 2, [](M&, X x) -> T { return call_script(x[0], x[1]); }},
       {"other settings", 1,
        [](M& m, X x) -> T {
