@@ -118,7 +118,7 @@ TEST_F(BudgetThreadsThatDraw, ARandomOpGetsItsRoomWhileAReplayWaitsToDraw) {
               c10::Dispatcher::singleton()
                   .findSchemaOrThrow("encore_test::draws_slowly", "")
                   .typed<at::Tensor(const at::Tensor&, const c10::optional<at::Generator>&)>()
-                  .call(input, c10::nullopt);
+                  .call(input, {});
             }),
             "");
 }
