@@ -153,9 +153,15 @@ std::string Undo::text() const {
 }
 
 void Undo::put_back(const tape::Tape& tape) {
+  if (put_back_tensors()) {
+    put_back_generators(tape);
+  }
+}
+
+bool Undo::put_back_tensors() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!parameters_written_.empty()) {
-    return;
+    return false;
   }
   for (const Leaf& leaf : leaves_) {
     const auto impl = leaf.tensor.lock();
@@ -177,6 +183,11 @@ void Undo::put_back(const tape::Tape& tape) {
       std::memcpy(compat::data_of(storage), copy.bytes.data(), copy.bytes.size());
     }
   }
+  return true;
+}
+
+/// Without the mutex: an allocation under a generator's own lock may be refused, and asks for text().
+void Undo::put_back_generators(const tape::Tape& tape) const {
   std::vector<const tape::RandomState*> first = {&random_};
   for (const tape::Op& op : tape.ops()) {
     const bool is_known = op.random == nullptr || std::any_of(first.begin(), first.end(), [&](const auto* state) {

@@ -61,6 +61,8 @@ class Undo {
     bool zeroed = false;              // the gradient, by this step
   };
 
+  bool put_back_tensors();
+  void put_back_generators(const tape::Tape& tape) const;
   void forget_copy(const c10::StorageImpl* storage);
   int64_t gradients_added_to() const;
 

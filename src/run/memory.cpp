@@ -40,7 +40,7 @@ struct MemoryScope::Impl {
 
 MemoryScope::MemoryScope() : impl_(std::make_unique<Impl>()) {
   cpu_meter().watch(&impl_->peak);
-  impl_->start = impl_->peak;
+  impl_->start = run::Meter::instance().read(&impl_->peak);  // another thread may be allocating
 }
 
 MemoryScope::~MemoryScope() {
