@@ -131,6 +131,12 @@ struct MemoryBudget::Impl {
     }
     return latest->plan;
   }
+
+  /// What the step would need by a plan if it were as it was last time, if that is above the limit.
+  int64_t least_of_last(int64_t limit) {
+    const budget::KnownStep* latest = known.latest();
+    return latest != nullptr && latest->has_no_plan(limit) && latest->least_bytes > limit ? latest->least_bytes : 0;
+  }
 };
 
 struct MemoryBudget::Step::Impl {
@@ -272,6 +278,7 @@ MemoryBudget::Step MemoryBudget::step() {
       setting.limit_bytes = limit;
       setting.at_the_end = impl_->at_the_end();
       setting.first = impl_->plan_for(limit, resting, planning_seconds);
+      setting.least_of_last_bytes = impl_->least_of_last(limit);
       setting.find = [known = &impl_->known, limit](size_t index, uint64_t path) {
         return known->find_plan(index, path, limit);
       };

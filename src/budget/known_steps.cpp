@@ -97,7 +97,6 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
     step = std::move(*same);
     steps_.erase(same);
   }
-  const int64_t plain_bytes = plan::baseline(model.graph_for(model.resting_bytes)).peak_bytes;
   const int64_t tolerance = std::max<int64_t>(1, limit_bytes < 0 ? 1 : limit_bytes / kSameBackground);
   const bool other_background = !step.model || !is_same_background(*step.model, model, tolerance);
   const bool more_times = step.seconds.size() < kMostSamples;
@@ -116,8 +115,8 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
       step.planned_limit_bytes = -1;
     }
   }
-  if (limit_bytes >= 0) {
-    step.most_saved = std::max(step.most_saved.value_or(INT64_MIN), plain_bytes - limit_bytes);
+  if (limit_bytes >= 0 && (step.worked_bytes < 0 || limit_bytes < step.worked_bytes)) {
+    step.worked_bytes = limit_bytes;
   }
   steps_.push_front(std::move(step));
   if (steps_.size() > kMostSteps) {
@@ -153,7 +152,6 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
   options.minimum = false;
   plan::Plan plan = plan::plan(graph, limit_bytes, options);
   step.least_bytes = plan.min_feasible_bytes;
-  step.plain_bytes = plan.baseline_peak_bytes;
   step.plan = nullptr;
   if (plan.feasible) {
     Itinerary itinerary = make_itinerary(step.model, std::move(plan));

@@ -16,16 +16,14 @@ struct KnownStep {
   int64_t planned_limit_bytes = -1;
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
-  int64_t least_bytes = -1;           // the least budget for which a plan is known, as of the last time one was made
-  int64_t plain_bytes = 0;            // what the step would take without a limit, as of then
-  std::optional<int64_t> most_saved;  // bytes by which a limit was below that, and the step ended well
+  int64_t least_bytes = -1;   // the least budget for which a plan is known, as of the last time one was made
+  int64_t worked_bytes = -1;  // the least limit under which a step has ended well
 
-  /// The least budget in which the step has ended well, were it to begin as it was last planned for: gradients that
-  /// were born in one step rest in the next.
-  int64_t worked_bytes() const { return most_saved ? plain_bytes - *most_saved : INT64_MAX; }
+  /// Whether no plan is known that fits.
+  bool has_no_plan(int64_t limit_bytes) const { return plan == nullptr && planned_limit_bytes == limit_bytes; }
   /// Whether steps of this kind are known not to fit.
   bool is_refused(int64_t limit_bytes) const {
-    return plan == nullptr && planned_limit_bytes == limit_bytes && limit_bytes < worked_bytes();
+    return has_no_plan(limit_bytes) && (worked_bytes < 0 || limit_bytes < worked_bytes);
   }
 };
 

@@ -72,7 +72,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
   const auto look_at_plain_peak = [&] {
     looked_at_ = journal_.events.size();
-    plain_peak_ = std::max(plain_peak_, plain_bytes_now() + (is_replay ? 0 : nbytes));
+    plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now() + (is_replay ? 0 : nbytes));
   };
   if (region->num_saved_values() <= std::max(kLittleWork, kWorkPerEvent * (journal_.events.size() - looked_at_))) {
     look_at_plain_peak();
@@ -158,8 +158,12 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
       copied_bytes += value.copied && value.strong ? value.nbytes : 0;
     }
   }
-  figures.least_bytes =
-      std::max(plain_peak_ - copied_bytes, foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes));
+  figures.least_bytes = plain_peak_ - copied_bytes;
+  if (is_locked) {
+    figures.least_bytes =
+        std::max({figures.least_bytes, foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes),
+                  setting_.least_of_last_bytes});
+  }
   if (to_come_bytes_ > 0) {
     figures.least_bytes = figures.needed_bytes + Foresight::kScalarsBytes;
   } else if (figures.least_bytes <= figures.limit_bytes) {

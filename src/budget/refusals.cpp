@@ -60,7 +60,7 @@ void refuse_planned(const KnownStep& step, int64_t limit_bytes, int64_t resting_
   BudgetError::Figures figures;
   figures.needed_bytes = step.least_bytes;
   figures.limit_bytes = limit_bytes;
-  figures.least_bytes = std::min(step.least_bytes, step.worked_bytes());
+  figures.least_bytes = step.worked_bytes >= 0 ? std::min(step.least_bytes, step.worked_bytes) : step.least_bytes;
   figures.least_is_known = true;
   figures.op = step.model->largest;
   std::string message = "budget: no plan for this step is known below " + exact_bytes(figures.least_bytes) +

@@ -182,7 +182,7 @@ void StepGovernor::node_started(const char* name) {
   begin();
   if (const auto region = region_.lock(); first && region && running_) {
     const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-    plain_peak_ = std::max(plain_peak_, plain_bytes_now());
+    plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now());
     look_at_process();
   }
   node_.start_ns = now_ns();

