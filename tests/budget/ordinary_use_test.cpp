@@ -218,6 +218,27 @@ TEST(OrdinaryUse, WhatAnOptimizerWillMakeIsForeseenBeforeItWrites) {
   }
 }
 
+TEST(OrdinaryUse, AdamWHasOneParameterDecayedWhenTheOthersAreForeseen) {
+  const int64_t parameters = bytes_of(two_layers(300)->parameters());
+  const at::Tensor input = torch::ones({8, 300});
+  int64_t budget_bytes =
+      live_tensor_bytes() + parameters * 29 / 10;  // with the model, gradients, and half of the state
+  for (const int64_t written : {1, 0}) {
+    torch::nn::Sequential model = two_layers(300);
+    torch::optim::AdamW optimizer(model->parameters());
+    MemoryBudget budget(budget_bytes);
+    try {
+      const auto step = budget.step();
+      train(model, optimizer, input);
+      EXPECT_EQ(written, 0) << "it fits";
+    } catch (const BudgetError& error) {
+      EXPECT_EQ(written, 1) << error.what();
+      EXPECT_EQ(error.figures().parameters_written, 1);
+      budget_bytes = error.figures().least_bytes;
+    }
+  }
+}
+
 /// The peak of each of three steps with momentum, or the refusal that ends them.
 std::vector<int64_t> train_with_momentum(std::optional<int64_t> budget_bytes, std::optional<BudgetError>& refusal) {
   torch::nn::Sequential model = two_layers(300);
