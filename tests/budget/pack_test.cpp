@@ -149,7 +149,9 @@ TEST(BudgetPacking, TruthValuesAreMasks) {
   };
   const StepReport report = expect_same(net, body);
   EXPECT_EQ(report.mode, StepMode::kPlanned);
-  EXPECT_EQ(report.predicted_peak_bytes, report.peak_bytes);
+  // Which plan is taken depends on times; a number that an op wraps in a tensor may or may not be there at the peak.
+  EXPECT_GE(report.predicted_peak_bytes, report.peak_bytes);
+  EXPECT_LE(report.predicted_peak_bytes, report.peak_bytes + 8);
   MemoryBudget budget("1GiB");
   {
     const auto step = budget.step();
