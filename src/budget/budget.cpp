@@ -323,7 +323,8 @@ void MemoryBudget::Step::Impl::end() noexcept {
   report.failed = threw || report.refused;
   report.peak_bytes = memory.peak_bytes();
   report.process_bytes = figures.process_bytes;
-  report.process_peak_bytes = run::process_peak_bytes();
+  // The system counts pages of the two at different times, and may know of a lower peak than was seen.
+  report.process_peak_bytes = std::max(run::process_peak_bytes(), figures.process_bytes);
   report.foreign_bytes = figures.foreign_bytes;
   if (figures.limit_was_lifted) {
     report.limit_bytes = -1;
