@@ -131,7 +131,8 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::atomic<int64_t> plain_peak_{0};  // what plain training would have held at its most, as far as was looked at
   int64_t batch_ = 0;                   // what is freed at a time under pressure
   size_t pressed_at_ = 0;               // event
-  int64_t to_come_bytes_ = 0;           // after the op that runs, foreseen: what it allocates must leave that much free
+  std::atomic<int64_t> to_come_bytes_{
+      0};  // after the op that runs, foreseen: what it allocates must leave that much free
   std::atomic<bool> limit_was_lifted_{false};
   uint8_t slot_ = 0;  // of thread_, with the meter
   Prices prices_;

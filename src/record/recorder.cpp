@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "record/observer.h"
 #include "tape/compat.h"
 
 namespace encore::record {
@@ -19,46 +20,6 @@ struct SeenBy final : at::ObserverContext {
   uint64_t serial;
 };
 
-/// One observer a thread, however many recorders stand behind each other.
-class Observer {
- public:
-  void add(at::RecordFunctionCallback callback) {
-    if (users_++ == 0) {
-      handle_ = at::addThreadLocalCallback(callback);
-    }
-  }
-  void remove() {
-    if (users_ == 0) {
-      --resting_;
-    } else if (--users_ == 0) {
-      at::removeCallback(handle_);
-    }
-  }
-
-  /// Takes the observer off for those who have put it on so far; returns how many they are.
-  int rest() {
-    const int users = std::exchange(users_, 0);
-    if (users > 0) {
-      at::removeCallback(handle_);
-    }
-    resting_ += users;
-    return users;
-  }
-  /// Puts it on again for as many of them as are still there.
-  void resume(int users, const at::RecordFunctionCallback& callback) {
-    const int left = std::min(users, resting_);
-    resting_ -= left;
-    if (left > 0 && users_ == 0) {
-      handle_ = at::addThreadLocalCallback(callback);
-    }
-    users_ += left;
-  }
-
- private:
-  int users_ = 0;
-  int resting_ = 0;
-  at::CallbackHandle handle_ = 0;
-};
 thread_local Observer g_observer;
 
 /// The last `count` values of a boxed call: script code leaves its own below them.

@@ -1,0 +1,52 @@
+// LibTorch's callback for the ops of one thread, shared by all who want it.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/record_function.h>
+
+namespace encore::record {
+
+/// One observer a thread, however many recorders stand behind each other.
+class Observer {
+ public:
+  void add(at::RecordFunctionCallback callback) {
+    if (users_++ == 0) {
+      handle_ = at::addThreadLocalCallback(callback);
+    }
+  }
+  void remove() {
+    if (users_ == 0) {
+      --resting_;
+    } else if (--users_ == 0) {
+      at::removeCallback(handle_);
+    }
+  }
+
+  /// Takes the observer off for those who have put it on so far; returns how many they are.
+  int rest() {
+    const int users = std::exchange(users_, 0);
+    if (users > 0) {
+      at::removeCallback(handle_);
+    }
+    resting_ += users;
+    return users;
+  }
+  /// Puts it on again for as many of them as are still there.
+  void resume(int users, const at::RecordFunctionCallback& callback) {
+    const int left = std::min(users, resting_);
+    resting_ -= left;
+    if (left > 0 && users_ == 0) {
+      handle_ = at::addThreadLocalCallback(callback);
+    }
+    users_ += left;
+  }
+
+ private:
+  int users_ = 0;
+  int resting_ = 0;
+  at::CallbackHandle handle_ = 0;
+};
+
+}  // namespace encore::record
