@@ -42,7 +42,7 @@ void Foresight::look_at_parameters() {
 }
 
 void Foresight::find_parameter(const tape::Tape& tape, const tape::PendingOp& op) {
-  for (const tape::TensorArg& arg : op.op.tensors) {
+  for (const tape::TensorArg& arg : op.tensors) {
     const c10::StorageImpl* storage =
         arg.value == tape::kNone ? nullptr : tape.storage(tape.value(arg.value).storage).weak._unsafe_get_target();
     const auto found = of_storage_.find(storage);
@@ -54,7 +54,7 @@ void Foresight::find_parameter(const tape::Tape& tape, const tape::PendingOp& op
 }
 
 int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& op) {
-  if (!after_backward_ || op.op.grad_mode) {
+  if (!after_backward_ || op.grad_mode) {
     return 0;
   }
   if (parameters_.empty()) {
@@ -65,10 +65,10 @@ int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& 
     return 0;
   }
   const int64_t own_bytes = parameters_[current_];
-  const bool is_like_it = !op.op.tensors.empty() && op.op.tensors[0].value != tape::kNone &&
-                          tape.value(op.op.tensors[0].value).nbytes == own_bytes;
-  const bool makes_zeros = is_like_it && op.op.info->name == "aten::zeros_like";
-  const bool clones = is_like_it && op.op.info->name == "aten::clone";
+  const bool is_like_it = !op.tensors.empty() && op.tensors[0].value != tape::kNone &&
+                          tape.value(op.tensors[0].value).nbytes == own_bytes;
+  const bool makes_zeros = is_like_it && op.info->name == "aten::zeros_like";
+  const bool clones = is_like_it && op.info->name == "aten::clone";
   zeros_ += makes_zeros ? 1 : 0;
   clones_ += clones ? 1 : 0;
   // AdamW has written to its first parameter by then.

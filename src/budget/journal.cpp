@@ -34,14 +34,14 @@ uint64_t extend_path(uint64_t path, const tape::Tape& tape, tape::OpId id) {
   digest.add(c10::GradMode::is_enabled() ? 1 : 0);
   for (const tape::TensorArg& arg : op.tensors) {
     digest.add(static_cast<uint64_t>(arg.value));
-    add_geometry(digest, arg.geometry);
+    add_geometry(digest, *arg.geometry);
   }
   for (const tape::Write& write : op.writes) {
     digest.add(static_cast<uint64_t>(write.after));
   }
   for (const tape::Output& output : op.outputs) {
     digest.add(static_cast<uint64_t>(output.value));
-    add_geometry(digest, output.geometry);
+    add_geometry(digest, *output.geometry);
     if (output.value != tape::kNone) {
       digest.add(static_cast<uint64_t>(tape.value(output.value).nbytes));
     }

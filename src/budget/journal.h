@@ -21,7 +21,7 @@ struct Event {
   int64_t live_peak = 0;     // of all accounts, since the event before
   int64_t other_before = 0;  // Account::kOther when it began, and at most while it ran
   int64_t other_peak = 0;
-  std::vector<tape::ValueId> asked;  // backward: what it unpacked
+  c10::SmallVector<tape::ValueId, 4> asked;  // backward: what it unpacked
 };
 
 /// Something that took time besides the step's own events.

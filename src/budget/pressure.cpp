@@ -74,7 +74,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
     looked_at_ = journal_.events.size();
     plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now() + (is_replay ? 0 : nbytes));
   };
-  if (region->num_saved_values() <= std::max(kLittleWork, kWorkPerEvent * (journal_.events.size() - looked_at_))) {
+  if (region->num_handles() <= std::max(kLittleWork, kWorkPerEvent * (journal_.events.size() - looked_at_))) {
     look_at_plain_peak();
   }
   const Stopwatch watch(figures_.evict_ns, away_ns_);

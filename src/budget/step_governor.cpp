@@ -2,6 +2,7 @@
 #include "budget/step_governor.h"
 
 #include "base/clock.h"
+#include "base/spare.h"
 #include "run/process.h"
 
 namespace encore::budget {
@@ -41,7 +42,7 @@ class StepGovernor::NodeObserver {
 
  private:
   /// One node, of the governor that was there when it started: down with it comes the depth, whatever is thrown.
-  struct Inside final : at::ObserverContext {
+  struct Inside final : at::ObserverContext, Spared<Inside> {
     explicit Inside(std::shared_ptr<StepGovernor> its_governor) : governor(its_governor) { ++its_governor->depth_; }
     ~Inside() override { leave(); }
     Inside(const Inside&) = delete;
@@ -95,8 +96,7 @@ void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
   journal_.start_ns = now_ns();
   meter().begin_births();
   other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
-  meter().take_other_peak();
-  meter().take_live_peak();
+  meter().take_peaks();
   if (setting_.limit_bytes != run::Meter::kNoLimit) {
     meter().set_limit(setting_.limit_bytes, shared_from_this());
   }
@@ -219,29 +219,30 @@ void StepGovernor::begin() {
     follow(journal_.events.size() - 1);
   }
   foresee(0);
-  foresight_.between_events(meter().live(), depth_ == 0 && !journal_.events.empty() && journal_.events.back().backward);
-  meter().set_moment(static_cast<uint32_t>(journal_.events.size()));
-  other_now_ = meter().live(run::Account::kOther);
+  const run::Meter::Live live = meter().set_moment(static_cast<uint32_t>(journal_.events.size()));
+  foresight_.between_events(live.all, depth_ == 0 && !journal_.events.empty() && journal_.events.back().backward);
+  other_now_ = live.other;
   away_ns_ = 0;
 }
 
 void StepGovernor::finish(Event event) {
   event.duration_ns = std::max<int64_t>(0, event.duration_ns);
   event.other_before = other_now_;
-  event.other_peak = meter().take_other_peak();
-  event.live_peak = meter().take_live_peak();
+  const run::Meter::Live peaks = meter().take_peaks();
+  event.other_peak = peaks.other;
+  event.live_peak = peaks.all;
   foresight_.peaked(event.live_peak);
-  if (event.op != kNone) {
-    track_results(event.op, static_cast<int32_t>(journal_.events.size()));
-    meter().take_other_peak();  // begins anew without what is tracked from here on
+  if (event.op != kNone && track_results(event.op, static_cast<int32_t>(journal_.events.size()))) {
+    meter().take_peaks();  // begin anew without what is tracked from here on
   }
   journal_.events.push_back(std::move(event));
 }
 
-/// Values that replay could bring back leave the account of what no plan can change.
-void StepGovernor::track_results(OpId op, int32_t event) {
+/// Values that replay could bring back leave the account of what no plan can change. True if there are any.
+bool StepGovernor::track_results(OpId op, int32_t event) {
+  const size_t tracked_before = journal_.tracked.size();
   tape::Tape& tape = region_.lock()->tape();
-  const std::vector<tape::Output>& outputs = tape.ops()[static_cast<size_t>(op)].outputs;
+  const c10::ArrayRef<tape::Output> outputs = tape.ops()[static_cast<size_t>(op)].outputs;
   int64_t largest = 0;
   for (const tape::Output& output : outputs) {
     largest = std::max(largest, output.value == kNone ? 0 : tape.value(output.value).nbytes);
@@ -262,6 +263,7 @@ void StepGovernor::track_results(OpId op, int32_t event) {
       loose_.push_back(value.storage);
     }
   }
+  return journal_.tracked.size() > tracked_before;
 }
 
 /// Looks at the newest storages, of which most go soon, and at some of the rest in turn: a list of outputs that the

@@ -91,7 +91,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void node_started(const char* name);
   void node_ended();
   void finish(Event event);
-  void track_results(tape::OpId op, int32_t event);
+  bool track_results(tape::OpId op, int32_t event);
   void begin();
   void find_released(int32_t event);
   bool pack(tape::ValueId value);

@@ -11,10 +11,10 @@ Undo::Undo() : random_(at::detail::getDefaultCPUGenerator()) {}
 
 void Undo::before_writes(tape::Tape& tape, const tape::PendingOp& op) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const tape::PendingOp::PendingWrite& write : op.writes) {
+  for (const tape::PendingWrite& write : op.writes) {
     const c10::weak_intrusive_ptr<c10::StorageImpl>& weak = tape.storage(write.storage).weak;
     const c10::Storage storage(weak.lock());
-    if (!storage || op.op.info->metadata_only) {
+    if (!storage || op.info->metadata_only) {
       continue;
     }
     const tape::Value& before = tape.value(write.before);
@@ -34,7 +34,7 @@ void Undo::before_writes(tape::Tape& tape, const tape::PendingOp& op) {
       continue;
     }
     const auto nbytes = static_cast<int64_t>(storage.nbytes());
-    if (op.op.info->name == "aten::zero_" && write.geometry.covers(nbytes)) {
+    if (op.info->name == "aten::zero_" && write.geometry->covers(nbytes)) {
       zeroed_.insert(impl);
     }
     if (nbytes > 0 && nbytes <= kMostCopyBytes && copied_bytes_ + nbytes <= kMostCopiedBytes) {

@@ -16,7 +16,7 @@ CallPath::CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last) {
         const tape::Value& value = tape.value(arg.value);
         const c10::StorageImpl* storage = tape.storage(value.storage).weak._unsafe_get_target();
         if (made_.count(storage) == 0) {  // else it is its own, changed by another thread
-          reads_.push_back({id - first, arg.value, storage, value.fingerprint});
+          reads_.push_back({id - first, arg.value, storage, value.fingerprint()});
         }
       }
     }

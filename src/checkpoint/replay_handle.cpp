@@ -9,7 +9,7 @@ ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId v
                            bool keep)
     : region_(std::move(region)),
       value_(value),
-      geometry_(tape::Geometry::of(tensor)),
+      geometry_(region_->tape().geometry_of(tensor)),
       version_(tensor._version()),
       counter_(tensor.unsafeGetTensorImpl()->version_counter()) {
   const tape::Tape& tape = region_->tape();
@@ -17,10 +17,10 @@ ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId v
   if (region_->check() == DeterminismCheck::kValues && tape.find(tensor) == value && !made_by.is_workspace(tensor)) {
     hash_ = tape::hash_elements(tensor);
   }
-  region_->handles_[value_].push_back(this);
+  region_->handles_.add(*this);
   if (keep) {
-    kept_ = tape::detached_alias(tensor);
-    region_->count_kept(value_, 1);
+    kept_ = tensor.storage();
+    region_->handles_.count_kept(*this, 1);
   } else {
     region_->tape().count_dropped(1);
   }
@@ -36,16 +36,12 @@ ReplayHandle::~ReplayHandle() {
 
 void ReplayHandle::sign_off() {
   settle();
-  if (kept_.defined()) {
-    region_->count_kept(value_, -1);
+  if (kept_) {
+    region_->handles_.count_kept(*this, -1);
   } else {
     region_->tape().count_dropped(-1);
   }
-  auto& siblings = region_->handles_[value_];
-  siblings.erase(std::find(siblings.begin(), siblings.end(), this));
-  if (siblings.empty()) {
-    region_->handles_.erase(value_);
-  }
+  region_->handles_.remove(*this);
 }
 
 void ReplayHandle::overwritten_unseen(const tape::Holder::SaveAnew& save_anew) {
@@ -57,13 +53,22 @@ void ReplayHandle::overwritten_unseen(const tape::Holder::SaveAnew& save_anew) {
   if (!storage || static_cast<int64_t>(counter_.current_version()) != version_) {
     return;  // plain autograd would refuse it: the older version is the better answer
   }
-  at::Tensor tensor = geometry_.over(c10::Storage(storage));
-  tensor.unsafeGetTensorImpl()->set_version_counter(counter_);
-  auto anew = std::static_pointer_cast<record::Saved>(save_anew(tensor));
+  auto anew = std::static_pointer_cast<record::Saved>(save_anew(over(c10::Storage(storage))));
   sign_off();
-  kept_ = at::Tensor();
+  kept_ = c10::Storage();
   packed_.reset();
   anew_ = std::move(anew);
+}
+
+/// With the version counter of what was saved.
+at::Tensor ReplayHandle::over(const c10::Storage& storage) const {
+  at::Tensor tensor = geometry_->over(storage);
+  tensor.unsafeGetTensorImpl()->set_version_counter(counter_);
+  return tensor;
+}
+
+bool ReplayHandle::is_kept_as_saved() const {
+  return kept_ && !whole_ && static_cast<int64_t>(counter_.current_version()) == version_;
 }
 
 /// The tensor over the storage in which it was saved, if that is alive and its version did not move: whatever was
@@ -78,20 +83,23 @@ at::Tensor ReplayHandle::as_autograd_has_it() const {
   if (!storage || static_cast<int64_t>(storage->nbytes()) != value.nbytes) {
     return at::Tensor();
   }
-  at::Tensor tensor = geometry_.over(c10::Storage(storage));
-  tensor.unsafeGetTensorImpl()->set_version_counter(counter_);
-  return tensor;
+  return over(c10::Storage(storage));
 }
 
 /// Whether the tensor can be had without replay.
 bool ReplayHandle::is_at_hand() const {
-  return anew_ || (kept_.defined() && kept_._version() == version_ && !whole_) || as_autograd_has_it().defined() ||
-         region_->tape().resident(value_);
+  return anew_ || is_kept_as_saved() || as_autograd_has_it().defined() || region_->tape().resident(value_);
 }
 
 at::Tensor ReplayHandle::get() {
   tape::RandomLock random;
   std::unique_lock<std::recursive_mutex> lock(region_->tape().mutex());
+  if (is_kept_as_saved()) {
+    if (region_->governor()) {
+      region_->governor()->asked(value_);
+    }
+    return over(kept_);
+  }
   if (!is_at_hand() && region_->may_draw_again()) {
     // The random lock comes first; what is at hand may be another matter when both are there.
     lock.unlock();
@@ -106,8 +114,8 @@ at::Tensor ReplayHandle::get() {
   if (region_->governor()) {
     region_->governor()->asked(value_);
   }
-  if (kept_.defined() && kept_._version() == version_ && !whole_) {
-    return kept_;
+  if (is_kept_as_saved()) {
+    return over(kept_);
   }
   if (at::Tensor tensor = as_autograd_has_it(); tensor.defined()) {
     settle();
@@ -116,24 +124,27 @@ at::Tensor ReplayHandle::get() {
   if (!region_->tape().resident(value_)) {
     drop();  // kept, then overwritten: the tape still knows how to make the older version
   }
-  at::Tensor tensor = region_->tape().tensor_over(value_, geometry_, region_->fetch(*this));
+  at::Tensor tensor = region_->tape().tensor_over(value_, *geometry_, region_->fetch(*this));
   settle();
   verify(tensor);
   return tensor;
 }
 
 void ReplayHandle::drop() {
-  if (kept_.defined()) {
-    kept_ = at::Tensor();
-    region_->count_kept(value_, -1);
+  if (kept_) {
+    kept_ = c10::Storage();
+    region_->handles_.count_kept(*this, -1);
     region_->tape().count_dropped(1);
   }
 }
 
 void ReplayHandle::move_to(tape::ValueId value) {
-  if (kept_.defined()) {
-    region_->count_kept(value_, -1);
-    region_->count_kept(value, 1);
+  if (kept_) {
+    region_->handles_.count_kept(*this, -1);
+  }
+  region_->handles_.move(*this, value);
+  if (kept_) {
+    region_->handles_.count_kept(*this, 1);
   }
   value_ = value;
   region_->tape().count_dropped(0);  // is about another value now
@@ -149,7 +160,7 @@ void ReplayHandle::settle() {
 void ReplayHandle::verify(const at::Tensor& tensor) const {
   if (hash_.has_value() && tape::hash_elements(tensor) != *hash_) {
     const tape::Tape& tape = region_->tape();
-    throw DeterminismError("replay: the result " + geometry_.text() + " of " +
+    throw DeterminismError("replay: the result " + geometry_->text() + " of " +
                            tape.describe_op(tape.value(value_).producer) +
                            " has other bits than when it was recorded (hash " + std::to_string(*hash_) + ", now " +
                            std::to_string(tape::hash_elements(tensor)) +

@@ -39,21 +39,15 @@ ReplayRegion::~ReplayRegion() {
 }
 
 void ReplayRegion::for_each_needed(bool dropped_only, const std::function<void(ValueId)>& visit) const {
-  for (const auto& [value, handles] : handles_) {
-    if (!dropped_only ||
-        std::any_of(handles.begin(), handles.end(), [](const auto* handle) { return handle->is_dropped(); })) {
-      visit(value);
+  handles_.for_each([&](const ReplayHandle& handle) {
+    if (!dropped_only || handle.is_dropped()) {
+      visit(handle.value());
     }
-  }
+  });
 }
 
 void ReplayRegion::overwritten_unseen(ValueId before, const SaveAnew& save_anew) {
-  const auto found = handles_.find(before);
-  if (found == handles_.end()) {
-    return;
-  }
-  const std::vector<ReplayHandle*> handles = found->second;  // they take themselves off
-  for (ReplayHandle* handle : handles) {
+  for (ReplayHandle* handle : handles_.of(before)) {  // they take themselves off
     handle->overwritten_unseen(save_anew);
   }
 }
@@ -80,7 +74,7 @@ std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tenso
   auto handle = std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
   if (action == Action::kPack && !keep && !overwritten) {
     const auto bits = packed(value, tensor);
-    for (ReplayHandle* sibling : handles_[value]) {  // also those of parts, which can't be packed by themselves
+    for (ReplayHandle* sibling : handles_.of(value)) {  // also those of parts, which can't be packed by themselves
       sibling->hold_packed(bits);
     }
   }
@@ -113,7 +107,7 @@ std::shared_ptr<const tape::PackedMask> ReplayRegion::packed(ValueId value, cons
 }
 
 void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
-  if (!counted_.insert(value).second) {
+  if (!handles_.count_once(value)) {
     return;
   }
   for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
@@ -125,29 +119,15 @@ void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
 /// LSTMs compute four gates in place in the quarters of one storage: the last version holds them all, and bringing the
 /// earlier ones back would take four storages.
 void ReplayRegion::overwritten(ValueId before, ValueId after, const tape::Geometry& part, bool) {
-  const auto found = handles_.find(before);
-  if (found == handles_.end()) {
-    return;
-  }
-  std::vector<ReplayHandle*> moved;
-  auto& stay = found->second;
-  for (auto handle = stay.begin(); handle != stay.end();) {
-    if ((*handle)->survives(part)) {
-      moved.push_back(*handle);
-      handle = stay.erase(handle);
-    } else {
-      ++handle;
+  bool moved = false;
+  for (ReplayHandle* handle : handles_.of(before)) {
+    if (handle->survives(part)) {
+      handle->move_to(after);
+      moved = true;
     }
   }
-  if (stay.empty()) {
-    handles_.erase(found);
-  }
-  for (ReplayHandle* handle : moved) {
-    handle->move_to(after);
-    handles_[after].push_back(handle);
-  }
-  if (!moved.empty() && counted_.count(before) > 0) {
-    counted_.insert(after);
+  if (moved && handles_.is_counted(before)) {
+    handles_.count_once(after);
   }
 }
 
@@ -166,13 +146,13 @@ void ReplayRegion::mark(ValueId value) {
   if (!possible) {
     return;
   }
-  const auto handles = handles_.find(value);
-  if (handles == handles_.end()) {
+  const auto handles = handles_.of(value);
+  if (handles.empty()) {
     return;
   }
   const auto bits = tape_->value(value).packed.lock();
   bool was_kept = false;
-  for (ReplayHandle* handle : handles->second) {
+  for (ReplayHandle* handle : handles) {
     was_kept = was_kept || !handle->is_dropped();
     handle->drop();
     handle->hold_packed(nullptr);
@@ -180,7 +160,8 @@ void ReplayRegion::mark(ValueId value) {
   for (ReplayRegion* region = this; region != nullptr && bits; region = region->parent_.get()) {
     region->stats_.bytes_packed -= bits->nbytes();
   }
-  if (was_kept && counted_.erase(value) > 0) {
+  if (was_kept && handles_.is_counted(value)) {
+    handles_.forget_count(value);
     const int64_t bytes = tape_->value(value).nbytes;
     for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
       --region->stats_.values_kept;
@@ -220,13 +201,13 @@ run::RegionFigures ReplayRegion::figures() const {
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   run::RegionFigures figures;
   std::set<int32_t> storages;  // a storage is kept, or dropped, once
-  for (const auto& [id, handles] : handles_) {
+  for (const ValueId id : handles_.values()) {
     const tape::Value& value = tape_->value(id);
     if (!storages.insert(value.storage).second) {
       continue;
     }
     const ValueInfo info = info_of(id);
-    if (std::any_of(handles.begin(), handles.end(), [](const auto* handle) { return !handle->is_dropped(); })) {
+    if (handles_.num_kept(id) > 0) {
       ++(options_.policy(info) == Action::kKeep ? figures.kept_by_policy : figures.kept_by_need);
       figures.bytes_kept += value.nbytes;
     } else {
@@ -300,62 +281,34 @@ std::vector<std::shared_ptr<ReplayRegion>> RegionGroup::alive() {
 }
 
 bool ReplayRegion::is_missing(ValueId value) const {
-  const auto handles = handles_.find(value);
-  return handles != handles_.end() &&
-         std::any_of(handles->second.begin(), handles->second.end(), [](const auto* h) { return h->is_dropped(); }) &&
-         tape_->value(value).packed.expired() && !tape_->resident(value);
+  return handles_.has_dropped(value) && tape_->value(value).packed.expired() && !tape_->resident(value);
 }
 
 std::vector<ValueId> ReplayRegion::missing() const {
-  std::vector<ValueId> values;
-  for (const auto& entry : handles_) {
-    if (is_missing(entry.first)) {
-      values.push_back(entry.first);
-    }
-  }
+  std::vector<ValueId> values = handles_.values();
+  values.erase(std::remove_if(values.begin(), values.end(), [&](ValueId value) { return !is_missing(value); }),
+               values.end());
   return values;
 }
 
 /// Holds a value that came back until every handle that waits for it has had it.
 void ReplayRegion::hold(ValueId value, const c10::Storage& storage) {
   int32_t claims = options_.governor && options_.governor->holds_what_came_back() ? 1 : 0;
-  if (const auto handles = handles_.find(value); handles != handles_.end()) {
-    for (ReplayHandle* handle : handles->second) {
-      if (handle->is_dropped()) {
-        handle->claim(tape_->epoch());
-        ++claims;
-      }
+  for (ReplayHandle* handle : handles_.of(value)) {
+    if (handle->is_dropped()) {
+      handle->claim(tape_->epoch());
+      ++claims;
     }
   }
   tape_->retain(value, storage, claims);
 }
 
 int32_t ReplayRegion::references(ValueId value) const {
-  const auto index = static_cast<size_t>(value);
-  return (tape_->value(value).retained ? 1 : 0) + (index < kept_.size() ? kept_[index].handles : 0);
-}
-
-void ReplayRegion::count_kept(ValueId value, int32_t change) {
-  const auto index = static_cast<size_t>(value);
-  if (index >= kept_.size()) {
-    kept_.resize(std::max(tape_->num_values(), index + 1));
-  }
-  Kept& kept = kept_[index];
-  const bool was_kept = kept.handles > 0;
-  kept.handles += change;
-  if (!was_kept && kept.handles > 0) {
-    kept.place = static_cast<int32_t>(kept_values_.size());
-    kept_values_.push_back(value);
-  } else if (was_kept && kept.handles == 0) {
-    const ValueId last = kept_values_.back();
-    kept_[static_cast<size_t>(last)].place = kept.place;
-    kept_values_[static_cast<size_t>(kept.place)] = last;
-    kept_values_.pop_back();
-  }
+  return (tape_->value(value).retained ? 1 : 0) + handles_.num_kept(value);
 }
 
 std::vector<ValueId> ReplayRegion::held_values() const {
-  std::vector<ValueId> values = kept_values_;
+  std::vector<ValueId> values = handles_.kept_values();
   std::copy_if(tape_->retained().begin(), tape_->retained().end(), std::back_inserter(values),
                [&](ValueId value) { return static_cast<bool>(tape_->value(value).retained); });
   std::sort(values.begin(), values.end());
@@ -366,14 +319,14 @@ std::vector<ValueId> ReplayRegion::held_values() const {
 int64_t ReplayRegion::missing_bytes() const {
   std::vector<bool> seen(static_cast<size_t>(tape_->num_storages()));  // a storage is missing once
   int64_t bytes = 0;
-  for (const auto& entry : handles_) {
-    const tape::Value& value = tape_->value(entry.first);
+  handles_.for_each([&](const ReplayHandle& handle) {
+    const tape::Value& value = tape_->value(handle.value());
     const auto storage = static_cast<size_t>(value.storage);
     if (!seen[storage] && tape_->storage(value.storage).weak.expired()) {
       seen[storage] = true;
       bytes += value.nbytes;
     }
-  }
+  });
   return bytes;
 }
 
@@ -401,10 +354,8 @@ bool ReplayRegion::evict(ValueId value) {
   if (tape_->value(value).retained) {
     tape_->let_go(value);
   }
-  if (const auto handles = handles_.find(value); handles != handles_.end()) {
-    for (ReplayHandle* handle : handles->second) {
-      handle->drop();
-    }
+  for (ReplayHandle* handle : handles_.of(value)) {
+    handle->drop();
   }
   return true;
 }
@@ -414,11 +365,11 @@ std::shared_ptr<const tape::PackedMask> ReplayRegion::pack(ValueId value) {
   const tape::Op& op = tape_->ops()[static_cast<size_t>(tape_->value(value).producer)];
   const auto whole = std::find_if(op.outputs.begin(), op.outputs.end(),
                                   [&](const tape::Output& output) { return output.value == value; });
-  if (whole == op.outputs.end() || (whole->geometry.dtype != at::kBool && !info_of(value).random)) {
+  if (whole == op.outputs.end() || (whole->geometry->dtype != at::kBool && !info_of(value).random)) {
     return nullptr;
   }
   const c10::Storage storage = tape_->resident(value);
-  return storage ? packed(value, whole->geometry.over(storage)) : nullptr;
+  return storage ? packed(value, whole->geometry->over(storage)) : nullptr;
 }
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {

@@ -8,6 +8,7 @@
 #include <encore/scope.h>
 
 #include "checkpoint/governor.h"
+#include "checkpoint/handle_table.h"
 #include "record/recorder.h"
 #include "run/events.h"
 
@@ -92,8 +93,8 @@ class ReplayRegion final : public record::Region,
   int32_t references(tape::ValueId value) const;
   /// Values whose bytes are held by handles of this region, or because they came back.
   std::vector<tape::ValueId> held_values() const;
-  size_t num_saved_values() const { return handles_.size(); }
-  /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each saved value.
+  size_t num_handles() const { return handles_.size(); }
+  /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each handle.
   int64_t missing_bytes() const;
   /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
   void hold_resident(tape::ValueId value);
@@ -122,7 +123,6 @@ class ReplayRegion final : public record::Region,
   bool may_draw_again() const { return options_.group != nullptr || tape_->has_drawn(); }
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
-  void count_kept(tape::ValueId value, int32_t change);
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);
   ValueInfo info_of(tape::ValueId value) const;
   Action action_on(tape::ValueId value) const;
@@ -136,15 +136,8 @@ class ReplayRegion final : public record::Region,
   std::string path_;
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;
-  std::unordered_map<tape::ValueId, std::vector<ReplayHandle*>> handles_;  // alive, each registers itself
-  struct Kept {
-    int32_t handles = 0;  // that hold the value's tensor
-    int32_t place = 0;    // in kept_values_, if there are any
-  };
-  std::vector<Kept> kept_;                  // by value
-  std::vector<tape::ValueId> kept_values_;  // of which a handle holds the tensor
+  HandleTable handles_;
   std::set<tape::ValueId> marked_;
-  std::set<tape::ValueId> counted_;
   ScopeStats stats_;
 };
 

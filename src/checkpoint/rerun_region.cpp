@@ -51,14 +51,14 @@ std::shared_ptr<record::Saved> RerunRegion::save_next(const at::Tensor& tensor, 
       frame_->note_mismatch(std::current_exception());
       throw;
     }
-    return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
+    return record::keep_plainly(tensor, {record::version_of(tensor), nullptr, {}});
   }
   return frame_->add_slot(tensor, op);
 }
 
 // Only values that an opaque region made could come here, and those are constants of the tape.
 std::shared_ptr<record::Saved> RerunRegion::save(tape::ValueId, const at::Tensor& tensor) {
-  return record::keep_plainly(tensor, {record::version_of(tensor), "", {}});
+  return record::keep_plainly(tensor, {record::version_of(tensor), nullptr, {}});
 }
 
 void RerunRegion::accumulates_into(const at::Tensor& leaf) {
@@ -102,6 +102,7 @@ run::RegionFigures RerunFrame::figures() const {
 RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
                        detail::CheckpointCall::Again again)
     : options_(std::move(options)),
+      name_(std::make_shared<const std::string>(options_.name)),
       again_(std::move(again)),
       random_(at::detail::getDefaultCPUGenerator()),
       autocast_(compat::autocast_on_cpu()),
@@ -178,7 +179,7 @@ void RerunFrame::end() {
     if (input.tensor.defined()) {
       // Only now: the function itself may have changed it.
       record::AsSaved then = record::as_saved(input.tensor, record::version_of(input.tensor), *tape_);
-      then.where = options_.name;
+      then.where = name_;
       input.saved = record::keep_plainly(input.tensor, std::move(then));
       input.tensor = at::Tensor();
     }
@@ -231,7 +232,7 @@ std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, co
     slot.counter = tensor.unsafeGetTensorImpl()->version_counter();
     slot.version_saved = slot.version_now();
   }
-  slot.first = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
+  slot.first = record::keep_plainly(tensor, {record::version_of(tensor), name_, {}});
   if (tape::is_plain(tensor)) {
     slot.storage = tensor.storage().getWeakStorageImpl();
     slot.nbytes = static_cast<int64_t>(tensor.storage().nbytes());
@@ -272,7 +273,7 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
   Slot& slot = slots_[next_slot_++];
   check_slot(slot, tensor, op);
   if (slot.handles > 0) {
-    slot.again = record::keep_plainly(tensor, {record::version_of(tensor), options_.name, {}});
+    slot.again = record::keep_plainly(tensor, {record::version_of(tensor), name_, {}});
     slot.version = slot.version_now();
     --missing_;
   }

@@ -82,6 +82,7 @@ class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::
   std::string who() const;
 
   CheckpointOptions options_;
+  std::shared_ptr<const std::string> name_;  // of the options, for messages
   detail::CheckpointCall::Again again_;
   std::vector<Input> inputs_;
   std::vector<Slot> slots_;

@@ -2,8 +2,8 @@
 #include "record/engine.h"
 
 #include <typeinfo>
-#include <unordered_set>
 
+#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -40,7 +40,7 @@ void tell_regions(const torch::autograd::edge_list& roots) {
     return;
   }
   std::vector<torch::autograd::Node*> open;
-  std::unordered_set<torch::autograd::Node*> seen;
+  ska::flat_hash_set<torch::autograd::Node*> seen;
   const auto visit = [&](const torch::autograd::Edge& edge) {
     if (edge.is_valid() && seen.insert(edge.function.get()).second) {
       open.push_back(edge.function.get());

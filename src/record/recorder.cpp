@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "base/spare.h"
 #include "record/observer.h"
 #include "tape/compat.h"
 
@@ -15,7 +16,7 @@ thread_local int g_paused = 0;
 std::atomic<uint64_t> g_recorders{0};
 
 /// Marks a call as seen by one recorder: calls that started while paused, or under another, end unseen.
-struct SeenBy final : at::ObserverContext {
+struct SeenBy final : at::ObserverContext, Spared<SeenBy> {
   explicit SeenBy(uint64_t recorder) : serial(recorder) {}
   uint64_t serial;
 };
@@ -51,15 +52,32 @@ class Recorder::DeferredSave final : public Saved {
 
 struct Recorder::Flight {
   const tape::OpInfo* info = nullptr;  // null for a call that is looked through
+  Flight* outer = nullptr;             // the recorded op around it
   tape::PendingOp pending;
   std::vector<std::shared_ptr<DeferredSave>> saves;
   std::vector<std::shared_ptr<DeferredSave>> saves_next;  // in an opaque region
   std::shared_ptr<tape::RandomState> random;
   tape::RandomLock random_lock;
-  int64_t start_ns = 0;
   int exceptions = 0;
-  bool inside = false;  // another recorded op
+
+  void clear() {
+    info = nullptr;
+    outer = nullptr;
+    pending.clear();
+    saves.clear();
+    saves_next.clear();
+    random.reset();
+    random_lock = {};
+  }
 };
+
+/// Calls nest, so those that have ended leave their memory to those that begin.
+Recorder::Flight& Recorder::take_off() {
+  if (num_flights_ == flights_.size()) {
+    flights_.push_back(std::make_unique<Flight>());
+  }
+  return *flights_[num_flights_++];
+}
 
 at::RecordFunctionCallback Recorder::callback() {
   return at::RecordFunctionCallback(&Recorder::on_start, &Recorder::on_end)
@@ -141,7 +159,6 @@ std::unique_ptr<at::ObserverContext> Recorder::on_start(const at::RecordFunction
       g_recorder->start(call);
     } catch (...) {
       g_recorder->failure_ = std::current_exception();
-      g_recorder->flights_.push_back(std::make_unique<Flight>());
     }
     return std::make_unique<SeenBy>(g_recorder->serial_);
   }
@@ -170,76 +187,91 @@ bool Recorder::is_recorded(const tape::OpInfo& info) const {
     return false;
   }
   // Inside a recorded op, autograd's in-place kernels clone what they overwrite and save the clone.
-  return recorded_depth_ == 0 || (recorded_depth_ == 1 && info.name == "aten::clone" &&
-                                  flights_.back()->info != nullptr && !flights_.back()->info->writes.empty());
+  return recorded_ == nullptr || (recorded_->outer == nullptr && info.is_clone && is_right_inside(*recorded_) &&
+                                  !recorded_->info->writes.empty());
+}
+
+/// Whether the call that begins is one of the op's own, with no other in between.
+bool Recorder::is_right_inside(const Flight& flight) const {
+  return num_flights_ >= 2 && flights_[num_flights_ - 2].get() == &flight;
 }
 
 void Recorder::start(const at::RecordFunction& call) {
-  auto flight = std::make_unique<Flight>();
+  Flight& flight = take_off();
   const tape::OpInfo* info = tape::OpInfo::find(call);
-  if (info != nullptr && is_recorded(*info)) {
-    if (recorded_depth_ == 0) {
-      open_and_close_regions();
+  if (info == nullptr) {
+    return;
+  }
+  if (!is_recorded(*info)) {
+    if (recorded_ != nullptr && info->bumps_versions && !info->writes.empty()) {
+      note_nested_writes(*info, call);
     }
-    const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
+    return;
+  }
+  if (recorded_ == nullptr) {
+    open_and_close_regions();
+  }
+  const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
+  const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
+  {
+    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    tape_->begin(flight.pending, *info, args, watched_from);
+    try {
+      enter_regions(flight.pending, args);
+      for (const auto& region : regions_) {
+        region->op_starts(flight.pending);
+      }
+    } catch (...) {
+      tape_->abort(flight.pending);
+      throw;
+    }
+  }
+  // Replay takes the tape's lock and then this one, so here they are never held together.
+  if (info->may_draw) {
+    flight.random_lock = tape::lock_random_ops();
+  }
+  // ATen says which of its ops draw. To look at the generator after each op would call those random, too, during
+  // which another thread drew.
+  if (info->may_draw || info->undeclared_draw) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     for (const c10::IValue& arg : args) {
       if (arg.isGenerator()) {
         generator = arg.toGenerator();
       }
     }
-    const Region* opaque = called_again();
-    const tape::OpId watched_from = opaque == nullptr ? tape::kNone : opaque->first();
-    {
-      const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-      flight->pending = tape_->begin(*info, args, watched_from);
-      enter_regions(flight->pending, args);
-      for (const auto& region : regions_) {
-        region->op_starts(flight->pending);
-      }
+    if (generator.device().is_cpu()) {
+      flight.random = std::make_shared<tape::RandomState>(std::move(generator));
     }
-    // Replay takes the tape's lock and then this one, so here they are never held together.
-    if (info->may_draw) {
-      flight->random_lock = tape::lock_random_ops();
-    }
-    // ATen says which of its ops draw. To look at the generator after each op would call those random, too, during
-    // which another thread drew.
-    if (generator.device().is_cpu() && (info->may_draw || info->undeclared_draw)) {
-      flight->random = std::make_shared<tape::RandomState>(std::move(generator));
-    }
-    flight->info = info;
-    flight->exceptions = std::uncaught_exceptions();
-    flight->inside = recorded_depth_ > 0;
-    ++recorded_depth_;
-    flight->start_ns = now_ns();
-  } else if (info != nullptr && recorded_depth_ > 0 && info->bumps_versions && !info->writes.empty()) {
-    note_nested_writes(*info, call);
   }
-  flights_.push_back(std::move(flight));
+  flight.info = info;
+  flight.exceptions = std::uncaught_exceptions();
+  flight.outer = std::exchange(recorded_, &flight);
+  flight.pending.start_ns = now_ns();
 }
 
 /// An operator of the user's may change its arguments by any number of ops.
 void Recorder::note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call) {
-  const auto outer = std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
   const auto args = last(call.inputs().data(), call.inputs().size(), info.num_args);
-  if (outer == flights_.rend() || (*outer)->pending.writes.empty() || args.size() < info.num_args) {
+  if (recorded_->pending.writes.empty() || args.size() < info.num_args) {
     return;
   }
   for (const size_t written : info.writes) {
     if (args[written].isTensor()) {
-      tape_->nested_write((*outer)->pending, args[written].toTensor());
+      tape_->nested_write(recorded_->pending, args[written].toTensor());
     }
   }
 }
 
 void Recorder::push(std::shared_ptr<Region> region) {
   regions_.push_back(std::move(region));
+  find_called_again();
   regions_.back()->opened();
 }
 
 void Recorder::pop() {
   const std::shared_ptr<Region> region = std::move(regions_.back());
   regions_.pop_back();
+  find_called_again();
   region->closed();
 }
 
@@ -254,7 +286,7 @@ void Recorder::open_and_close_regions() {
 
 /// A value read across a region's border is something the region in which it was made is asked to save.
 void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
-  for (const tape::TensorArg& arg : pending.op.tensors) {
+  for (const tape::TensorArg& arg : pending.tensors) {
     if (!(arg.read || arg.updated) || tape_->value(arg.value).is_constant()) {
       continue;
     }
@@ -279,50 +311,55 @@ void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const
 }
 
 void Recorder::end(const at::RecordFunction& call) {
-  if (flights_.empty()) {
+  if (num_flights_ == 0) {
     return;
   }
-  const std::unique_ptr<Flight> flight = std::move(flights_.back());
-  flights_.pop_back();
-  if (flight->info != nullptr) {
-    --recorded_depth_;
-    finish(*flight, call);
-    for (const auto& save : flight->saves_next) {
-      save->resolve(called_again()->save_next(save->tensor(), flight->info));
-    }
+  Flight& flight = *flights_[--num_flights_];
+  if (flight.info == nullptr) {
+    return;
+  }
+  struct Landed {  // whatever is thrown
+    Flight& flight;
+    ~Landed() { flight.clear(); }
+  } const landed{flight};
+  recorded_ = flight.outer;
+  finish(flight, call);
+  for (const auto& save : flight.saves_next) {
+    save->resolve(called_again_->save_next(save->tensor(), flight.info));
   }
 }
 
 void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
-  const int64_t duration_ns = now_ns() - flight.start_ns;
+  tape::PendingOp& pending = flight.pending;
+  pending.duration_ns = now_ns() - pending.start_ns;
   const bool drew = flight.random != nullptr && flight.random->moved_on();
   flight.random_lock = {};
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   const bool threw = std::uncaught_exceptions() > flight.exceptions || call.outputs().size() < flight.info->num_returns;
   if (threw) {
-    tape_->abort(std::move(flight.pending));
+    tape_->abort(pending);
     return;
   }
-  bool opaque = flight.info->may_draw && flight.random == nullptr;
-  for (const auto& region : regions_) {
-    opaque = opaque || region->is_opaque() || (drew && !region->replays_random_ops());
-  }
+  pending.opaque = pending.opaque || (flight.info->may_draw && flight.random == nullptr) || called_again_ != nullptr;
   // The clone of what an in-place op is about to overwrite: if that came from outside, the clone is all that is left of
   // it.
-  opaque =
-      opaque || (flight.inside && std::any_of(flight.pending.op.tensors.begin(), flight.pending.op.tensors.end(),
+  pending.opaque =
+      pending.opaque ||
+      (flight.outer != nullptr && std::any_of(pending.tensors.begin(), pending.tensors.end(),
                                               [&](const auto& arg) { return tape_->value(arg.value).is_constant(); }));
-  flight.pending.op.start_ns = flight.start_ns;
-  flight.pending.op.duration_ns = duration_ns;
   if (drew) {
-    flight.pending.op.random = std::move(flight.random);
+    pending.opaque = pending.opaque || std::any_of(regions_.begin(), regions_.end(),
+                                                   [](const auto& region) { return !region->replays_random_ops(); });
+    pending.random = std::move(flight.random);
   }
-  const auto writes = flight.pending.writes;
+  const auto& writes = pending.writes;
   const auto& stack = call.outputs();
   const auto outputs = last(stack.data(), stack.size(), flight.info->num_returns);
-  const tape::OpId id = tape_->end(std::move(flight.pending), outputs, opaque);
+  const tape::OpId id = tape_->end(pending, outputs);
 
-  tell_overwritten(id, writes, outputs);
+  if (!writes.empty()) {
+    tell_overwritten(id, writes, outputs);
+  }
   for (const auto& save : flight.saves) {
     tape::ValueId value = tape_->find(save->tensor());
     // Saved before the op wrote to it: the older version is meant, unless the write is one that autograd never notices.
@@ -339,7 +376,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   }
 }
 
-void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes,
+void Recorder::tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
                                 c10::ArrayRef<const c10::IValue> outputs) {
   for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
     const auto pending =
@@ -353,7 +390,7 @@ void Recorder::tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp
       tell_overwritten_unseen(write);
     }
     for (const auto& region : regions_) {
-      region->overwritten(write.before, write.after, pending->geometry, has_history);
+      region->overwritten(write.before, write.after, *pending->geometry, has_history);
     }
   }
 }
@@ -375,7 +412,7 @@ void Recorder::tell_overwritten_unseen(const tape::Write& write) {
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
   if (value != tape::kNone && !tape_->value(value).is_constant()) {
-    tape_->watch(tensor);
+    tape_->watch(value, tensor);
     const tape::OpId producer = tape_->value(value).producer;
     for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
       if (producer >= (*region)->first()) {
@@ -386,42 +423,41 @@ std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tenso
   return keep_plainly(tensor, as_saved(tensor, version, *tape_));
 }
 
-Region* Recorder::called_again() const {
+void Recorder::find_called_again() {
   const auto found = std::find_if(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
-  return found == regions_.end() ? nullptr : found->get();
+  called_again_ = found == regions_.end() ? nullptr : found->get();
 }
 
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   rethrow_failure();
   const Pause own_ops_go_unseen;
-  const auto flight =
-      std::find_if(flights_.rbegin(), flights_.rend(), [](const auto& f) { return f->info != nullptr; });
+  // An op that may draw holds the random lock: no other may be taken.
+  const bool no_locks = recorded_ != nullptr && recorded_->info->may_draw;
+  const auto defer = [&](std::vector<std::shared_ptr<DeferredSave>>& saves) {
+    saves.push_back(std::make_shared<DeferredSave>(tensor));
+    return saves.back();
+  };
   // Called again, a function saves as many tensors, but not all need come from the same place: autocast may have cast a
   // weight before the first call and casts it inside the second. So every tensor counts there.
-  if (Region* opaque = called_again()) {
-    if (flight != flights_.rend() && (*flight)->info->may_draw) {  // holds the random lock: no other may be taken
-      auto deferred = std::make_shared<DeferredSave>(tensor);
-      (*flight)->saves_next.push_back(deferred);
-      return deferred;
+  if (called_again_ != nullptr) {
+    if (no_locks) {
+      return defer(recorded_->saves_next);
     }
-    return opaque->save_next(tensor, flight == flights_.rend() ? nullptr : (*flight)->info);
+    return called_again_->save_next(tensor, recorded_ == nullptr ? nullptr : recorded_->info);
   }
-  if (flight != flights_.rend() && !is_settled(**flight, tensor)) {
-    auto deferred = std::make_shared<DeferredSave>(tensor);
-    (*flight)->saves.push_back(deferred);
-    return deferred;
-  }
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
-  return save_value(tape_->find(tensor), tensor, version_of(tensor));
-}
-
-/// True if the op in flight will not change what the tape knows of the tensor.
-bool Recorder::is_settled(const Flight& flight, const at::Tensor& tensor) const {
-  if (flight.info->may_draw) {
-    return false;  // holds the random lock, so the tape's may not be taken
+  if (no_locks) {
+    return defer(recorded_->saves);
   }
   const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
+  if (recorded_ != nullptr && !is_settled(*recorded_, value)) {
+    return defer(recorded_->saves);
+  }
+  return save_value(value, tensor, version_of(tensor));
+}
+
+/// True if the op in flight will not change what the tape knows of the value.
+bool Recorder::is_settled(const Flight& flight, tape::ValueId value) const {
   return value != tape::kNone &&
          std::none_of(flight.pending.writes.begin(), flight.pending.writes.end(),
                       [&](const auto& write) { return write.storage == tape_->value(value).storage; });

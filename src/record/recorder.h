@@ -22,7 +22,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
   const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
   /// The open region whose function is called again as a whole, with all regions inside it; null if there is none.
-  Region* called_again() const;
+  Region* called_again() const { return called_again_; }
   void push(std::shared_ptr<Region> region);
   void pop();
 
@@ -83,24 +83,29 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   static at::RecordFunctionCallback callback();
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call);
   static void on_end(const at::RecordFunction& call, at::ObserverContext* context);
+  Flight& take_off();
   void start(const at::RecordFunction& call);
   void end(const at::RecordFunction& call);
   void finish(Flight& flight, const at::RecordFunction& call);
   void note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call);
   void open_and_close_regions();
-  void tell_overwritten(tape::OpId id, const std::vector<tape::PendingOp::PendingWrite>& writes,
+  void tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
                         c10::ArrayRef<const c10::IValue> outputs);
   void tell_overwritten_unseen(const tape::Write& write);
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   bool is_recorded(const tape::OpInfo& info) const;
-  bool is_settled(const Flight& flight, const at::Tensor& tensor) const;
+  bool is_right_inside(const Flight& flight) const;
+  bool is_settled(const Flight& flight, tape::ValueId value) const;
+  void find_called_again();
 
   const uint64_t serial_;  // of all recorders of the process
   std::shared_ptr<tape::Tape> tape_;
   std::vector<std::shared_ptr<Region>> regions_;
-  std::vector<std::unique_ptr<Flight>> flights_;  // every call in flight, also those looked through
-  int recorded_depth_ = 0;                        // how many of them are recorded
+  Region* called_again_ = nullptr;                // the outermost of them that is opaque
+  std::vector<std::unique_ptr<Flight>> flights_;  // memory for calls in flight, also those looked through
+  size_t num_flights_ = 0;                        // how many there are
+  Flight* recorded_ = nullptr;                    // the innermost of them that is recorded
   std::exception_ptr failure_;
   Recorder* outer_ = nullptr;
   bool installed_ = true;

@@ -12,10 +12,11 @@ class PlainlyKept final : public Saved {
 
   at::Tensor get() override {
     if (version_of(tensor_) != then_.version || has_other_bytes()) {
-      throw ChangedError((then_.where.empty() ? std::string("checkpoint") : "checkpoint '" + then_.where + "'") +
-                         ": the tensor " + tape::Geometry::of(tensor_).text() +
-                         " was changed in place after autograd saved it; backward needs it as it was. Change it after "
-                         "backward, or change a clone");
+      throw ChangedError(
+          (!then_.where || then_.where->empty() ? std::string("checkpoint") : "checkpoint '" + *then_.where + "'") +
+          ": the tensor " + tape::Geometry::of(tensor_).text() +
+          " was changed in place after autograd saved it; backward needs it as it was. Change it after "
+          "backward, or change a clone");
     }
     return tensor_;
   }
@@ -34,7 +35,7 @@ int64_t version_of(const at::Tensor& tensor) {
 }
 
 AsSaved as_saved(const at::Tensor& tensor, int64_t version, const tape::Tape& tape) {
-  AsSaved then{version, tape.name(), {}};
+  AsSaved then{version, tape.shared_name(), {}};
   const tape::ValueId value = tape.find(tensor);
   if (tape::is_plain(tensor) && (value == tape::kNone || !tape.value(value).state)) {
     then.fingerprint = tape::Fingerprint::of(tensor.storage(),

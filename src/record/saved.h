@@ -18,7 +18,7 @@ class Saved {
 /// What a tensor that is held was when autograd saved it.
 struct AsSaved {
   int64_t version = 0;
-  std::string where;                             // the tape, for messages
+  std::shared_ptr<const std::string> where;      // the tape's name, for messages; may be null
   std::optional<tape::Fingerprint> fingerprint;  // none for a tensor that ops may update unseen without harm
 };
 AsSaved as_saved(const at::Tensor& tensor, int64_t version, const tape::Tape& tape);

@@ -9,6 +9,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include "run/meter.h"
+#include "run/small_blocks.h"
 
 namespace encore::run {
 namespace {
@@ -52,13 +53,13 @@ Blocks& Blocks::instance() {
 }
 
 Block Blocks::take(size_t nbytes) {
-  if (nbytes < kSmallestMappedBytes) {
+  if (nbytes <= small_blocks::kLargestBytes) {
+    return {small_blocks::take(nbytes), nbytes, false};
+  }
+  if (nbytes < kSmallestMappedBytes || users_.load(std::memory_order_relaxed) == 0) {
     return {static_cast<char*>(c10::alloc_cpu(nbytes)), nbytes, false};
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (users_ == 0) {
-    return {static_cast<char*>(c10::alloc_cpu(nbytes)), nbytes, false};
-  }
   const size_t pages = whole_pages(nbytes);
   if (const auto fit = by_size_.lower_bound({pages, nullptr}); fit != by_size_.end()) {
     return cut(by_place_.find(fit->second), pages);
@@ -77,6 +78,10 @@ Block Blocks::take(size_t nbytes) {
 }
 
 void Blocks::put(const Block& block) noexcept {
+  if (block.nbytes <= small_blocks::kLargestBytes) {
+    small_blocks::put(block.start, block.nbytes);
+    return;
+  }
   if (!block.mapped) {
     c10::free_cpu(block.start);
     return;
@@ -157,6 +162,7 @@ void Blocks::give_back() {
       Meter::instance().watch(&peak_);  // the ceiling is what is live from here on
     }
   }
+  small_blocks::give_back();
   malloc_trim(0);
 }
 

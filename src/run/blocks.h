@@ -1,6 +1,7 @@
 // Memory for tensors: large blocks in mappings of our own, so that what is freed really goes, or is given out again.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,7 +19,8 @@ struct Block {
   bool mapped = false;  // from a mapping of ours, in whole pages; else from malloc
 };
 
-/// While nobody wants reuse it is LibTorch's own allocation and nothing else.
+/// While nobody wants reuse it is LibTorch's own allocation, but for small blocks, which a thread holds a few of
+/// (small_blocks.h).
 ///
 /// While somebody does, large blocks are cut from mappings. What is freed is held for the next allocation, since fresh
 /// pages cost more than many an op, and neighbours are joined, so that a block may be cut from what was several before.
@@ -66,7 +68,7 @@ class ENCORE_API Blocks {
   int64_t room() const;
 
   mutable std::mutex mutex_;  // taken before the meter's
-  int users_ = 0;
+  std::atomic<int> users_{0};  // changes under the lock
   int64_t peak_ = 0;  // live bytes since reuse began
   int64_t held_bytes_ = 0;
   int64_t mapped_bytes_ = 0;  // since malloc was last asked

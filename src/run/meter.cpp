@@ -203,14 +203,9 @@ void Meter::reset_peak() {
   peak_ = live_;
 }
 
-int64_t Meter::take_other_peak() {
+Meter::Live Meter::take_peaks() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(other_peak_, accounts_[index_of(Account::kOther)]);
-}
-
-int64_t Meter::take_live_peak() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(live_peak_, live_);
+  return {std::exchange(live_peak_, live_), std::exchange(other_peak_, accounts_[index_of(Account::kOther)])};
 }
 
 void Meter::watch(int64_t* peak) {
@@ -239,10 +234,11 @@ void Meter::begin_births() {
   counts_births_ = true;
 }
 
-void Meter::set_moment(uint32_t moment) {
+Meter::Live Meter::set_moment(uint32_t moment) {
   const std::lock_guard<std::mutex> lock(mutex_);
   moment_ = moment;
   births_.resize(std::max<size_t>(births_.size(), moment + 1), 0);
+  return {live_, accounts_[index_of(Account::kOther)]};
 }
 
 std::vector<int64_t> Meter::end_births() {

@@ -57,6 +57,10 @@ class ENCORE_API Meter {
 
   int64_t live() const;
   int64_t live(Account account) const;
+  struct Live {
+    int64_t all = 0;
+    int64_t other = 0;  // Account::kOther
+  };
   /// A small number that stands for the thread; after many threads numbers are given out again.
   static uint8_t slot_of_this_thread();
   /// Of blocks that the thread of that number did not allocate, of any account.
@@ -66,10 +70,8 @@ class ENCORE_API Meter {
   int64_t peak();
   void reset_peak();
 
-  /// The most that Account::kOther has been since the last call. Needs a watcher or a limit.
-  int64_t take_other_peak();
-  /// The same for all accounts together.
-  int64_t take_live_peak();
+  /// The most that was live since the last call. Needs a watcher or a limit.
+  Live take_peaks();
 
   /// `peak` follows the largest live count until it is unwatched.
   void watch(int64_t* peak);
@@ -79,7 +81,8 @@ class ENCORE_API Meter {
   /// From here on it is known which bytes of Account::kOther were allocated at which moment and are still there. Needs
   /// a watcher or a limit.
   void begin_births();
-  void set_moment(uint32_t moment);
+  /// Blocks that are allocated from here on are born at this moment. Tells what is live now.
+  Live set_moment(uint32_t moment);
   /// By moment; ends what begin_births() began.
   std::vector<int64_t> end_births();
 

@@ -220,15 +220,15 @@ class Replay {
         return at::Tensor();
       }
       if (const auto own = written.find(arg.value); own != written.end()) {
-        return arg.geometry.over(own->second);
+        return arg.geometry->over(own->second);
       }
       if (!arg.read) {
         // Only the shape is looked at: no bytes are needed.
-        return arg.geometry.over(c10::Storage(c10::Storage::use_byte_size_t(),
+        return arg.geometry->over(c10::Storage(c10::Storage::use_byte_size_t(),
                                               static_cast<size_t>(tape_.value(arg.value).nbytes),
                                               at::DataPtr(nullptr, at::kCPU)));
       }
-      return arg.geometry.over(held(arg.value).storage);
+      return arg.geometry->over(held(arg.value).storage);
     };
     auto arg = op.tensors.begin();
     auto list = op.lists.begin();
@@ -310,10 +310,10 @@ class Replay {
 
   void check(OpId id, const tape::Output& output, const at::Tensor& tensor) {
     const bool plain = tensor.defined() && tape::is_plain(tensor);
-    const bool same = plain && (!request_.check_metadata || tape::Geometry::of(tensor) == output.geometry) &&
+    const bool same = plain && (!request_.check_metadata || tape::Geometry::of(tensor) == *output.geometry) &&
                       static_cast<int64_t>(tensor.storage().nbytes()) == tape_.value(output.value).nbytes;
     if (!same) {
-      throw DeterminismError("replay: " + tape_.describe_op(id) + " gave " + output.geometry.text() +
+      throw DeterminismError("replay: " + tape_.describe_op(id) + " gave " + output.geometry->text() +
                              " when it was recorded and " +
                              (plain ? tape::Geometry::of(tensor).text() : std::string("another kind of tensor")) +
                              " when run again; its shape must not depend on anything but its arguments");

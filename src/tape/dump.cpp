@@ -35,14 +35,14 @@ std::string scalar_text(const c10::IValue& value) {
 
 std::string Tape::describe_op(OpId id) const {
   const Op& op = ops_[static_cast<size_t>(id)];
-  return op.info->name + " (op " + std::to_string(id) + (name_.empty() ? ")" : " of '" + name_ + "')");
+  return op.info->name + " (op " + std::to_string(id) + (name().empty() ? ")" : " of '" + name() + "')");
 }
 
 std::string Tape::describe_source(ValueId id) const {
   for (size_t i = 0; i < ops_.size(); ++i) {
     for (const TensorArg& arg : ops_[i].tensors) {
       if (arg.value == id) {
-        return "the tensor " + arg.geometry.text() + ", argument '" +
+        return "the tensor " + arg.geometry->text() + ", argument '" +
                ops_[i].info->handle.schema().arguments()[arg.arg].name() + "' of " + describe_op(static_cast<OpId>(i)) +
                ",";
       }
@@ -53,7 +53,7 @@ std::string Tape::describe_source(ValueId id) const {
 
 std::string Tape::dump() const {
   std::ostringstream out;
-  out << "tape '" << name_ << "': " << ops_.size() << " ops, " << values_.size() << " values\n";
+  out << "tape '" << name() << "': " << ops_.size() << " ops, " << values_.size() << " values\n";
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     out << i << ": " << op.info->name << '(';
@@ -70,7 +70,7 @@ std::string Tape::dump() const {
         if (arg.value == kNone) {
           out << "none";
         } else {
-          out << '%' << arg.value << (value(arg.value).source ? "s " : " ") << arg.geometry.text();
+          out << '%' << arg.value << (value(arg.value).source ? "s " : " ") << arg.geometry->text();
         }
       }
     }
@@ -85,7 +85,7 @@ std::string Tape::dump() const {
     for (const Output& output : op.outputs) {
       out << (output.value == kNone ? std::string(" none") : " %" + std::to_string(output.value));
       if (output.value != kNone) {
-        out << ' ' << output.geometry.text();
+        out << ' ' << output.geometry->text();
       }
     }
     out << (op.random ? " random" : "") << (op.opaque ? " opaque" : "") << '\n';

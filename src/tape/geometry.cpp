@@ -66,11 +66,44 @@ bool can_reach(int64_t distance, const Dims& dims, size_t from) {
 
 }  // namespace
 
-Geometry Geometry::unknown() {
-  Geometry geometry;
-  geometry.sizes = {0};
-  geometry.strides = {0};
+const Geometry& Geometry::unknown() {
+  static const Geometry geometry = [] {
+    Geometry nowhere;
+    nowhere.sizes = {0};
+    nowhere.strides = {0};
+    return nowhere;
+  }();
   return geometry;
+}
+
+const Geometry& Geometry::none() {
+  static const Geometry geometry;
+  return geometry;
+}
+
+bool Geometry::is_of(const at::Tensor& tensor) const {
+  return tensor.sizes().equals(sizes) && tensor.strides().equals(strides) && tensor.storage_offset() == offset &&
+         tensor.scalar_type() == dtype && tensor.is_conj() == conj && tensor.is_neg() == neg &&
+         tensor.unsafeGetTensorImpl()->is_wrapped_number() == wrapped_number;
+}
+
+const Geometry* Geometries::of(const at::Tensor& tensor) {
+  const c10::IntArrayRef sizes = tensor.sizes();
+  const c10::IntArrayRef strides = tensor.strides();
+  // Offsets and types tell apart what the rest does not; chains are looked along for what is left.
+  uint64_t hash = static_cast<uint64_t>(tensor.storage_offset()) * 31 + static_cast<uint64_t>(tensor.scalar_type());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    hash = (hash ^ static_cast<uint64_t>(sizes[i])) * 0x9E3779B97F4A7C15ULL;
+    hash = (hash ^ static_cast<uint64_t>(strides[i])) * 0xC2B2AE3D27D4EB4FULL;
+  }
+  std::vector<const Geometry*>& alike = by_hash_[hash];
+  for (const Geometry* geometry : alike) {
+    if (geometry->is_of(tensor)) {
+      return geometry;
+    }
+  }
+  alike.push_back(&all_.emplace_back(Geometry::of(tensor)));
+  return alike.back();
 }
 
 bool Geometry::is_apart_from(const Geometry& other) const {

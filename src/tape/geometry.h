@@ -1,7 +1,10 @@
 // How a tensor lies in its storage: enough to rebuild the tensor over another copy of the same bytes.
 #pragma once
 
+#include <deque>
 #include <string>
+
+#include <c10/util/flat_hash_map.h>
 
 #include "tape/torch.h"
 
@@ -18,7 +21,11 @@ struct Geometry {
 
   static Geometry of(const at::Tensor& tensor);
   /// Of what is known to be somewhere in the storage only: apart from nothing.
-  static Geometry unknown();
+  static const Geometry& unknown();
+  /// Of what is no tensor.
+  static const Geometry& none();
+  /// Whether the tensor lies like this, down to the last bit of it.
+  bool is_of(const at::Tensor& tensor) const;
 
   /// A tensor of this geometry over `storage`, without history and with a version counter of its own.
   at::Tensor over(const c10::Storage& storage) const;
@@ -35,6 +42,18 @@ struct Geometry {
 
   bool operator==(const Geometry& other) const;
   bool operator!=(const Geometry& other) const { return !(*this == other); }
+};
+
+/// Geometries, each once: a model has few, and its ops many tensors.
+class Geometries {
+ public:
+  /// Of a strided tensor. Stays where it is as long as this lives.
+  const Geometry* of(const at::Tensor& tensor);
+  size_t nbytes() const { return all_.size() * (sizeof(Geometry) + 2 * sizeof(void*)); }
+
+ private:
+  std::deque<Geometry> all_;
+  ska::flat_hash_map<uint64_t, std::vector<const Geometry*>> by_hash_;
 };
 
 /// True for what the tape can rebuild from bytes: plain strided CPU tensors. Everything else is kept as it is.

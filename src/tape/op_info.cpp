@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include <ATen/core/enum_tag.h>
+#include <c10/util/flat_hash_map.h>
 #include <xxhash.h>
 
 namespace encore::tape {
@@ -92,6 +93,7 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   const c10::FunctionSchema& schema = handle.schema();
   const std::string& name = schema.name();
   info->name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
+  info->is_clone = info->name == "aten::clone";
   info->num_args = schema.arguments().size();
   info->num_returns = schema.returns().size();
   info->composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -162,7 +164,7 @@ std::unique_ptr<OpInfo> OpInfo::of(const c10::OperatorHandle& handle) {
 }
 
 const OpInfo* OpInfo::find(const at::RecordFunction& call) {
-  thread_local std::unordered_map<const char*, const OpInfo*> seen;
+  thread_local ska::flat_hash_map<const char*, const OpInfo*> seen;
   const char* key = call.name();
   if (const auto hit = seen.find(key); hit != seen.end() && hit->second != nullptr) {
     return hit->second;

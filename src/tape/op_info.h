@@ -16,15 +16,16 @@ struct OpInfo {
   size_t num_args = 0;
   size_t num_returns = 0;
 
-  bool composite = false;      // made of other ops that autograd sees: looked through
-  bool autocasts = false;      // has an autocast kernel that casts and calls again: looked through while autocast is on
-  bool replayable = true;      // has a kernel below autograd that can run it again
-  bool factory = false;        // its values depend on no tensor's values
-  bool uninitialised = false;  // leaves its result's bytes unset (empty and its kin)
-  bool overwrites = false;     // sets every element of what it writes, whatever was there
-  bool metadata_only = false;  // an in-place view: changes how a tensor lies, not its bytes
-  bool moves_storage = false;  // gives a tensor other bytes to live in (resize_, set_)
-  bool may_draw = false;       // may draw random numbers
+  bool composite = false;  // made of other ops that autograd sees: looked through
+  bool autocasts = false;  // has an autocast kernel that casts and calls again: looked through while autocast is on
+  bool replayable = true;  // has a kernel below autograd that can run it again
+  bool is_clone = false;
+  bool factory = false;          // its values depend on no tensor's values
+  bool uninitialised = false;    // leaves its result's bytes unset (empty and its kin)
+  bool overwrites = false;       // sets every element of what it writes, whatever was there
+  bool metadata_only = false;    // an in-place view: changes how a tensor lies, not its bytes
+  bool moves_storage = false;    // gives a tensor other bytes to live in (resize_, set_)
+  bool may_draw = false;         // may draw random numbers
   bool undeclared_draw = false;  // nobody vouches that its schema would say so
   bool bumps_versions = false;   // the version of what it writes goes up by one
   bool returns_other = false;    // gives something that is not one of the arguments that it writes

@@ -9,15 +9,16 @@ namespace {
 std::atomic<uint64_t> g_backward{1};
 
 bool is_unchanged(const Value& value, const c10::Storage& storage) {
-  if (!value.fingerprint.has_value() || !storage) {
+  if (!value.evidence || !value.evidence->fingerprint.has_value() || !storage) {
     return true;
   }
+  Evidence& evidence = *value.evidence;
   const uint64_t backward = g_backward.load();
-  if (value.verified_in == backward) {
-    return value.fingerprint->looks_like(storage);
+  if (evidence.verified_in == backward) {
+    return evidence.fingerprint->looks_like(storage);
   }
-  const bool unchanged = value.fingerprint->is_of(storage);
-  value.verified_in = unchanged ? backward : 0;
+  const bool unchanged = evidence.fingerprint->is_of(storage);
+  evidence.verified_in = unchanged ? backward : 0;
   return unchanged;
 }
 
@@ -73,7 +74,7 @@ void Tape::fingerprint_results(size_t first) {
     Value& value = this->value(record.current);
     if (storage && !record.changed_unseen() && !value.source) {
       const bool needed = dropped_ > 0 && is_needed_by_dropped(record.current);
-      value.fingerprint = Fingerprint::of(c10::Storage(storage), needed ? coverage() : Coverage::kGlance);
+      value.set_fingerprint(Fingerprint::of(c10::Storage(storage), needed ? coverage() : Coverage::kGlance));
     }
   }
 }

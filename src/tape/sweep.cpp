@@ -155,6 +155,15 @@ void Tape::sweep(Sweep how) {
   if (copies_sources_ || pending_ > 0) {
     return;
   }
+  // What others hold too, as parameters are, would not be freed: then there is nothing to look for.
+  const bool frees = std::any_of(strong_.begin(), strong_.end(), [&](ValueId id) {
+    const c10::Storage& strong = value(id).strong;
+    return strong && strong.use_count() == 1;
+  });
+  if (!frees) {
+    next_sweep_ = ops_.size() + std::max(kOps, strong_.size());
+    return;
+  }
   std::vector<ValueId> roots;
   const auto is_gone = [&](int32_t index) {
     const StorageRecord& record = storages_[static_cast<size_t>(index)];

@@ -98,8 +98,22 @@ bool StorageRecord::changed_unseen() const {
   return counter.enabled() && version_now() != version;
 }
 
-Tape::Tape(std::string name) : name_(std::move(name)) {}
-Tape::~Tape() = default;
+Tape::Tape(std::string name) : name_(std::make_shared<const std::string>(std::move(name))) {}
+Tape::~Tape() {
+  for (const Op& op : ops_) {
+    for (const c10::IValue& arg : op.args) {
+      arg.~IValue();  // the arena does not
+    }
+  }
+}
+
+void PendingOp::clear() {
+  args.clear();
+  tensors.clear();
+  lists.clear();
+  writes.clear();
+  random.reset();
+}
 
 ValueId Tape::add_value(Value value) {
   value.born = static_cast<OpId>(ops_.size());
@@ -150,12 +164,6 @@ ValueId Tape::touch(const at::Tensor& tensor) {
   return record.changed_unseen() ? add_changed_source(hit->second, tensor) : record.current;
 }
 
-void Tape::watch(const at::Tensor& tensor) {
-  if (find(tensor) != kNone) {
-    storages_[static_cast<size_t>(by_storage_.at(tensor.storage().unsafeGetStorageImpl()))].watch(tensor);
-  }
-}
-
 ValueId Tape::add_changed_source(int32_t storage, const at::Tensor& tensor) {
   StorageRecord& record = storages_[static_cast<size_t>(storage)];
   Value outside;
@@ -181,18 +189,19 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   ValueId id = touch(tensor);
   const bool borrowed = this->value(id).source && is_borrowed(tensor.storage());
   if (this->value(id).source && (!borrowed || keep_constants)) {
-    const auto then = this->value(id).fingerprint;
+    auto then = this->value(id).fingerprint();
     if (then.has_value() && !then->looks_like(tensor.storage())) {
       id = add_changed_source(this->value(id).storage, tensor);
+      then.reset();
     }
-    Value& source = this->value(id);
-    if (!source.fingerprint.has_value() || (every_byte_ && source.fingerprint->coverage != Coverage::kEveryByte)) {
-      source.fingerprint = Fingerprint::of(tensor.storage(), coverage());
+    if (!then.has_value() || (every_byte_ && then->coverage != Coverage::kEveryByte)) {
+      this->value(id).set_fingerprint(Fingerprint::of(tensor.storage(), coverage()));
     }
   }
   Value& value = this->value(id);
-  if (value.factory_hash.has_value() && *value.factory_hash != hash_bytes(tensor.storage())) {
-    value.factory_hash.reset();
+  if (value.evidence && value.evidence->factory_hash.has_value() &&
+      *value.evidence->factory_hash != hash_bytes(tensor.storage())) {
+    value.evidence->factory_hash.reset();
     value.opaque = true;
   }
   if (borrowed && keep_constants && !tensor.requires_grad() && !value.copied) {
@@ -208,7 +217,7 @@ ValueId Tape::read(const at::Tensor& tensor, bool keep_constants) {
   return id;
 }
 
-PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
+void Tape::begin(PendingOp& pending, const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
   if (ops_.size() >= next_sweep_) {
     sweep(Sweep::kForTensorsToo);
   }
@@ -216,31 +225,29 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
     taint();
   }
   ++pending_;
-  PendingOp pending;
+  pending.clear();
   pending.watched_from = watched_from;
-  Op& op = pending.op;
-  op.info = &info;
-  op.opaque = !info.replayable;
-  op.grad_mode = c10::GradMode::is_enabled();
-  op.world = note_world();
-  op.args.reserve(args.size());
+  pending.info = &info;
+  pending.opaque = !info.replayable;
+  pending.grad_mode = c10::GradMode::is_enabled();
+  pending.world = note_world();
   for (size_t i = 0; i < args.size(); ++i) {
     const c10::IValue& arg = args[i];
     const bool updated = contains(info.state_writes, i) && is_training(info, args);
     if (!can_be_passed_again(arg) || hides_tensors(arg)) {
-      op.opaque = true;
-      op.args.emplace_back();
+      pending.opaque = true;
+      pending.args.emplace_back();
       continue;
     }
     if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) {
-      op.args.emplace_back();
+      pending.args.emplace_back();
       if (!arg.isTensor()) {
-        op.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
+        pending.lists.push_back({i, arg.toListRef().size(), arg.isOptionalTensorList()});
       }
       for_each_tensor(
           arg, [&](const at::Tensor& tensor, int32_t index) { add_tensor_arg(pending, tensor, i, index, updated); });
     } else {
-      op.args.push_back(own_argument(arg));
+      pending.args.push_back(own_argument(arg));
     }
   }
   for (size_t i = 0; i < args.size(); ++i) {
@@ -249,26 +256,28 @@ PendingOp Tape::begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
       for_each_tensor(args[i], [&](const at::Tensor& tensor, int32_t) { before_write(pending, tensor, state); });
     }
   }
-  return pending;
 }
 
 void Tape::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated) {
-  Op& op = pending.op;
+  TensorArg entry;
+  entry.arg = static_cast<uint16_t>(arg);
+  entry.index = index;
   if (!tensor.defined()) {
-    op.tensors.push_back({arg, index, kNone, false, false, {}});
+    pending.tensors.push_back(entry);
     return;
   }
   if (!is_plain(tensor)) {
-    op.opaque = true;
+    pending.opaque = true;
     return;
   }
-  const OpInfo& info = *op.info;
-  TensorArg entry{arg, index, kNone, false, updated, Geometry::of(tensor)};
+  const OpInfo& info = *pending.info;
+  entry.updated = updated;
+  entry.geometry = geometries_.of(tensor);
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
-                           entry.geometry.covers(static_cast<int64_t>(tensor.storage().nbytes()));
+                           entry.geometry->covers(static_cast<int64_t>(tensor.storage().nbytes()));
   entry.read = !info.factory && !info.metadata_only && !overwritten && !updated;
   entry.value = entry.read ? read(tensor, pending.watched_from == kNone) : touch(tensor);
-  op.tensors.push_back(std::move(entry));
+  pending.tensors.push_back(entry);
 }
 
 void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state) {
@@ -278,18 +287,18 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
   const ValueId before = touch(tensor);
   const int32_t storage = this->value(before).storage;
   const StorageRecord& record = storages_[static_cast<size_t>(storage)];
-  const int64_t bumps = pending.op.info->bumps_versions && !state && bumps_counter_of(record, tensor) ? 1 : 0;
-  for (PendingOp::PendingWrite& write : pending.writes) {
+  const int64_t bumps = pending.info->bumps_versions && !state && bumps_counter_of(record, tensor) ? 1 : 0;
+  for (PendingWrite& write : pending.writes) {
     if (write.storage == storage) {
-      write.geometry = Geometry::unknown();
+      write.geometry = &Geometry::unknown();
       write.own_bumps += bumps;
       return;
     }
   }
   Value& value = this->value(before);
   pending.writes.push_back(
-      {storage, before, Geometry::of(tensor), state, static_cast<int64_t>(tensor._version()), record.version, bumps});
-  if (pending.op.info->metadata_only || value.copied) {
+      {storage, before, geometries_.of(tensor), state, static_cast<int64_t>(tensor._version()), record.version, bumps});
+  if (pending.info->metadata_only || value.copied) {
     return;
   }
   const bool put_back = copies_sources_ && value.source && value.producer == kNone;
@@ -303,9 +312,9 @@ void Tape::before_write(PendingOp& pending, const at::Tensor& tensor, bool state
     return;
   }
   // The op's own reading does not count, unless it returns more than what it writes.
-  const auto own_reads = std::count_if(pending.op.tensors.begin(), pending.op.tensors.end(),
+  const auto own_reads = std::count_if(pending.tensors.begin(), pending.tensors.end(),
                                        [&](const TensorArg& arg) { return arg.value == before && arg.read; });
-  const OpInfo& info = *pending.op.info;
+  const OpInfo& info = *pending.info;
   const bool needed_by_itself = own_reads > 0 && info.returns_other;
   const bool needed = value.reads > own_reads || needed_by_itself;
   if (needed && dropped_ > 0 && (needed_by_itself || is_needed_by_dropped(before))) {
@@ -319,7 +328,7 @@ void Tape::nested_write(PendingOp& pending, const at::Tensor& tensor) const {
   if (!tensor.defined() || !tensor.has_storage()) {
     return;
   }
-  for (PendingOp::PendingWrite& write : pending.writes) {
+  for (PendingWrite& write : pending.writes) {
     const StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
     if (record.weak._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
         bumps_counter_of(record, tensor)) {
@@ -328,12 +337,12 @@ void Tape::nested_write(PendingOp& pending, const at::Tensor& tensor) const {
   }
 }
 
-void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
+std::optional<Write> Tape::after_write(OpId id, const Op& op, const PendingWrite& write) {
   StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
   // A version that moved by more than our own writes is another thread's doing: what is there now comes from outside.
   record.version = std::min(record.version_now(), write.record_version + write.own_bumps);
   if (op.info->metadata_only && !op.info->moves_storage) {
-    return;
+    return std::nullopt;
   }
   const Value& before = value(write.before);  // of a deque: stays where it is
   const auto storage = record.weak.lock();
@@ -344,7 +353,7 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   const bool read = std::any_of(op.tensors.begin(), op.tensors.end(),
                                 [&](const TensorArg& arg) { return arg.read && arg.value == write.before; });
   entry.full = !read && (write.state ? op.info->state_overwritten : op.info->overwrites) &&
-               write.geometry.covers(nbytes) && nbytes == before.nbytes;
+               write.geometry->covers(nbytes) && nbytes == before.nbytes;
   Value after;
   after.producer = id;
   after.storage = write.storage;
@@ -362,14 +371,14 @@ void Tape::after_write(OpId id, Op& op, const PendingOp::PendingWrite& write) {
   if (held) {
     hold(entry.after, c10::Storage(storage));
   }
-  op.writes.push_back(entry);
+  return entry;
 }
 
-Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
+Output Tape::add_output(OpId id, const Op& op, const at::Tensor& tensor) {
   if (!tensor.defined() || !is_plain(tensor)) {
     return {};
   }
-  Output output{kNone, Geometry::of(tensor)};
+  Output output{geometries_.of(tensor), kNone};
   const auto hit = by_storage_.find(tensor.storage().unsafeGetStorageImpl());
   if (hit != by_storage_.end()) {
     output.value = touch(tensor);
@@ -380,37 +389,50 @@ Output Tape::add_output(OpId id, Op& op, const at::Tensor& tensor) {
   made.uninitialised = op.info->uninitialised;
   made.opaque = op.opaque || made.uninitialised || is_tainted(op);
   if (op.info->factory && !made.opaque) {
-    made.factory_hash = hash_bytes(tensor.storage());
+    made.add_evidence().factory_hash = hash_bytes(tensor.storage());
   }
   output.value = add_storage(tensor, std::move(made), /*watched=*/!op.info->factory);
   return output;
 }
 
-OpId Tape::end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque) {
+OpId Tape::end(PendingOp& pending, c10::ArrayRef<const c10::IValue> outputs) {
   --pending_;
   const auto id = static_cast<OpId>(ops_.size());
-  ops_.push_back(std::move(pending.op));
-  Op& op = ops_.back();
-  op.opaque = op.opaque || opaque;
+  Op& op = ops_.emplace_back();
+  op.info = pending.info;
+  op.args = arena_.keep(pending.args);
+  op.tensors = arena_.keep(pending.tensors);
+  op.lists = arena_.keep(pending.lists);
+  op.random = std::move(pending.random);
+  op.start_ns = pending.start_ns;
+  op.duration_ns = pending.duration_ns;
+  op.world = pending.world;
+  op.opaque = pending.opaque;
+  op.grad_mode = pending.grad_mode;
   has_drawn_ = has_drawn_ || op.random != nullptr;
   for (const c10::IValue& output : outputs) {
     for_each_tensor(output, [&](const at::Tensor& tensor, int32_t) {
       op.opaque = op.opaque || (tensor.defined() && !is_plain(tensor));
     });
   }
-  for (const PendingOp::PendingWrite& write : pending.writes) {
-    after_write(id, op, write);
+  c10::SmallVector<Write, 2> writes;
+  for (const PendingWrite& write : pending.writes) {
+    if (const auto entry = after_write(id, op, write)) {
+      writes.push_back(*entry);
+    }
   }
+  op.writes = arena_.keep(writes);
+  c10::SmallVector<Output, 4> results;
   for (const c10::IValue& output : outputs) {
-    for_each_tensor(output,
-                    [&](const at::Tensor& tensor, int32_t) { op.outputs.push_back(add_output(id, op, tensor)); });
+    for_each_tensor(output, [&](const at::Tensor& tensor, int32_t) { results.push_back(add_output(id, op, tensor)); });
   }
+  op.outputs = arena_.keep(results);
   return id;
 }
 
-void Tape::abort(PendingOp&& pending) {
+void Tape::abort(PendingOp& pending) {
   --pending_;
-  for (const PendingOp::PendingWrite& write : pending.writes) {
+  for (const PendingWrite& write : pending.writes) {
     StorageRecord& record = storages_[static_cast<size_t>(write.storage)];
     if (const auto storage = record.weak.lock()) {
       Value unknown;
@@ -421,6 +443,13 @@ void Tape::abort(PendingOp&& pending) {
       record.current = add_value(std::move(unknown));
     }
   }
+}
+
+int64_t Tape::book_bytes() const {
+  return static_cast<int64_t>(arena_.nbytes() + geometries_.nbytes() + ops_.size() * sizeof(Op) +
+                              values_.size() * sizeof(Value) + storages_.capacity() * sizeof(StorageRecord) +
+                              by_storage_.bucket_count() * (sizeof(void*) + 2 * sizeof(int32_t) + sizeof(void*)) +
+                              living_.capacity() * sizeof(int32_t) + strong_.capacity() * sizeof(ValueId));
 }
 
 }  // namespace encore::tape

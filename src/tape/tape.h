@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "tape/arena.h"
 #include "tape/geometry.h"
 #include "tape/op_info.h"
 #include "tape/packed_mask.h"
@@ -23,6 +24,13 @@ using ValueId = int32_t;
 using OpId = int32_t;
 constexpr int32_t kNone = -1;
 
+/// What the bytes of a value were, to find out whether they still are.
+struct Evidence {
+  std::optional<uint64_t> factory_hash;    // as the factory op left them: a raw write shows
+  std::optional<Fingerprint> fingerprint;  // of a source when it was first read
+  uint64_t verified_in = 0;                // the backward in which they were last compared with that
+};
+
 struct Value {
   OpId producer = kNone;    // kNone: from outside
   ValueId base = kNone;     // the version of this storage that the producer wrote over, where its bytes carry over
@@ -31,17 +39,15 @@ struct Value {
   int32_t reads = 0;  // by recorded ops that may be replayed
   OpId born = 0;      // how many ops there were before it
 
-  bool source = false;                   // from outside: never replayed, only checked for change
-  bool opaque = false;                   // its producer cannot run again: kept as a constant once an op reads it
-  bool uninitialised = false;            // opaque because nobody recorded its bytes being set
-  bool lost = false;                     // a constant whose bytes are gone: nobody needed them
-  bool tainted = false;                  // computed from what is lost, so it can't be had again
-  bool secured = false;                  // all constants that its replay needs are held
-  bool state = false;                    // left by an op that updates it without its version or its results showing it
-  bool copied = false;                   // `strong` is a copy of our own, made before the storage was overwritten
-  std::optional<uint64_t> factory_hash;  // bytes as the factory op left them: a raw write shows
-  std::optional<Fingerprint> fingerprint;  // of a source when it was first read
-  mutable uint64_t verified_in = 0;        // the backward in which its bytes were last compared with that
+  bool source = false;                 // from outside: never replayed, only checked for change
+  bool opaque = false;                 // its producer cannot run again: kept as a constant once an op reads it
+  bool uninitialised = false;          // opaque because nobody recorded its bytes being set
+  bool lost = false;                   // a constant whose bytes are gone: nobody needed them
+  bool tainted = false;                // computed from what is lost, so it can't be had again
+  bool secured = false;                // all constants that its replay needs are held
+  bool state = false;                  // left by an op that updates it without its version or its results showing it
+  bool copied = false;                 // `strong` is a copy of our own, made before the storage was overwritten
+  std::unique_ptr<Evidence> evidence;  // few values have any
 
   c10::Storage strong;           // sources, constants, copies
   c10::Storage retained;         // brought back by replay, until every claim on it is settled
@@ -52,16 +58,25 @@ struct Value {
   bool is_constant() const { return source || opaque; }
   /// Nothing that needs it can be computed again.
   bool is_out_of_reach() const { return lost || (tainted && !is_constant()); }
+
+  std::optional<Fingerprint> fingerprint() const { return evidence ? evidence->fingerprint : std::nullopt; }
+  void set_fingerprint(const Fingerprint& fingerprint) { add_evidence().fingerprint = fingerprint; }
+  Evidence& add_evidence() {
+    if (!evidence) {
+      evidence = std::make_unique<Evidence>();
+    }
+    return *evidence;
+  }
 };
 
 /// A tensor argument of an op; the argument's place in the boxed call is empty.
 struct TensorArg {
-  size_t arg = 0;
-  int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
+  const Geometry* geometry = &Geometry::none();  // the tape's
   ValueId value = kNone;
+  int32_t index = kNone;  // place in a list argument, kNone if the argument is the tensor itself
+  uint16_t arg = 0;
   bool read = false;     // the op reads its bytes, which counts among the value's reads
   bool updated = false;  // the op updates its bytes as state, and its results don't depend on them
-  Geometry geometry;
 };
 
 /// A list of tensors as an argument: its tensors are TensorArgs, the rest of its places are empty.
@@ -80,17 +95,18 @@ struct Write {
 };
 
 struct Output {
-  ValueId value = kNone;  // kNone: undefined, or no plain tensor
-  Geometry geometry;
+  const Geometry* geometry = &Geometry::none();  // the tape's
+  ValueId value = kNone;                         // kNone: undefined, or no plain tensor
 };
 
+/// What lies behind its lists belongs to the tape.
 struct Op {
   const OpInfo* info = nullptr;
-  std::vector<c10::IValue> args;
-  std::vector<TensorArg> tensors;
-  std::vector<ListArg> lists;
-  std::vector<Write> writes;
-  std::vector<Output> outputs;
+  c10::ArrayRef<c10::IValue> args;
+  c10::ArrayRef<TensorArg> tensors;
+  c10::ArrayRef<ListArg> lists;
+  c10::ArrayRef<Write> writes;
+  c10::ArrayRef<Output> outputs;
   std::shared_ptr<const RandomState> random;  // the generator before the op, if it drew numbers
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
@@ -127,20 +143,33 @@ class Holder {
   virtual void overwritten_unseen(ValueId /*before*/, const SaveAnew& /*save_anew*/) {}
 };
 
-/// An op between its start and its end.
+/// A write of an op that has not ended.
+struct PendingWrite {
+  int32_t storage;
+  ValueId before;
+  const Geometry* geometry;  // the tape's
+  bool state;
+  int64_t version_before;  // of the tensor: tensors that share a storage need not share a version counter
+  int64_t record_version;  // of the storage's record
+  int64_t own_bumps;       // of the record's counter by this op: what goes beyond is somebody else's write
+};
+
+/// An op between its start and its end. May be used again for another one.
 struct PendingOp {
-  Op op;
-  struct PendingWrite {
-    int32_t storage;
-    ValueId before;
-    Geometry geometry;
-    bool state;
-    int64_t version_before;  // of the tensor: tensors that share a storage need not share a version counter
-    int64_t record_version;  // of the storage's record
-    int64_t own_bumps;       // of the record's counter by this op: what goes beyond is somebody else's write
-  };
-  std::vector<PendingWrite> writes;
+  const OpInfo* info = nullptr;
+  c10::SmallVector<c10::IValue, 8> args;
+  c10::SmallVector<TensorArg, 8> tensors;
+  c10::SmallVector<ListArg, 2> lists;
+  c10::SmallVector<PendingWrite, 2> writes;
+  std::shared_ptr<const RandomState> random;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  int32_t world = 0;
   OpId watched_from = kNone;
+  bool opaque = false;
+  bool grad_mode = false;
+
+  void clear();
 };
 
 /// Not thread-safe by itself: callers hold mutex().
@@ -152,27 +181,30 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   std::recursive_mutex& mutex() { return mutex_; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return *name_; }
+  const std::shared_ptr<const std::string>& shared_name() const { return name_; }
 
   /// Notes the arguments of an op that is about to run. Copies outside tensors that it will overwrite and that are
   /// needed. With `watched_from` the op will never be replayed, so its constants need not be kept, but every value from
   /// before op `watched_from` that it overwrites is copied, for its function to be called again on.
-  PendingOp begin(const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from = kNone);
+  void begin(PendingOp& pending, const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from = kNone);
 
   /// A call inside the op writes to the tensor.
   void nested_write(PendingOp& pending, const at::Tensor& tensor) const;
 
   /// Notes its results; `outputs` are the last values of the boxed call's stack.
-  OpId end(PendingOp&& pending, c10::ArrayRef<const c10::IValue> outputs, bool opaque);
+  OpId end(PendingOp& pending, c10::ArrayRef<const c10::IValue> outputs);
 
   /// The op threw: what it wrote to is unknown from here on.
-  void abort(PendingOp&& pending);
+  void abort(PendingOp& pending);
 
-  /// Autograd has saved the tensor: changes of it show from here on.
-  void watch(const at::Tensor& tensor);
+  /// Autograd has saved the value's tensor: changes of it show from here on.
+  void watch(ValueId value, const at::Tensor& tensor) { storage(this->value(value).storage).watch(tensor); }
 
   /// The value that the tensor's bytes are now, or kNone if the tape does not know them.
   ValueId find(const at::Tensor& tensor) const;
+  /// How the tensor lies, once for all that lie like it.
+  const Geometry* geometry_of(const at::Tensor& tensor) { return geometries_.of(tensor); }
 
   /// Where the value's bytes are now, or an empty storage. Throws ChangedError for a source that changed unseen.
   c10::Storage resident(ValueId id) const;
@@ -225,6 +257,8 @@ class Tape {
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }
+  /// What the tape itself takes, without what it holds of tensors' bytes.
+  int64_t book_bytes() const;
   int64_t num_dropped() const { return dropped_; }
   void count_dropped(int64_t delta) {
     dropped_ += delta;
@@ -249,8 +283,8 @@ class Tape {
   ValueId add_storage(const at::Tensor& tensor, Value value, bool watched);
   void add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t arg, int32_t index, bool updated);
   void before_write(PendingOp& pending, const at::Tensor& tensor, bool state);
-  void after_write(OpId id, Op& op, const PendingOp::PendingWrite& write);
-  Output add_output(OpId id, Op& op, const at::Tensor& tensor);
+  std::optional<Write> after_write(OpId id, const Op& op, const PendingWrite& write);
+  Output add_output(OpId id, const Op& op, const at::Tensor& tensor);
   int32_t note_world();
   void hold(ValueId id, c10::Storage storage);
   void copy(ValueId id, const c10::Storage& storage);
@@ -263,13 +297,15 @@ class Tape {
   std::vector<bool> ancestors(std::vector<ValueId> open) const;
   Coverage coverage() const { return every_byte_ ? Coverage::kEveryByte : Coverage::kWide; }
 
-  std::string name_;
+  std::shared_ptr<const std::string> name_;
   mutable std::recursive_mutex mutex_;
   std::deque<Op> ops_;
   std::atomic<bool> has_drawn_{false};
   std::deque<Value> values_;
   std::vector<StorageRecord> storages_;
-  std::unordered_map<const c10::StorageImpl*, int32_t> by_storage_;
+  ska::flat_hash_map<const c10::StorageImpl*, int32_t> by_storage_;
+  Arena arena_;  // of what ops consist of
+  Geometries geometries_;
   std::vector<ValueId> retained_;
   size_t next_prune_ = 1024;  // when there are so many of them
   std::vector<World> worlds_;
