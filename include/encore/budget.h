@@ -84,7 +84,7 @@ struct ENCORE_API StepReport {
   int64_t ops_replayed = 0;
   int64_t evictions = 0;  ///< under pressure, not by plan
   int64_t values_kept = 0;
-  int64_t values_packed = 0;  ///< of those kept: masks, held as bits
+  int64_t values_packed = 0;  ///< of those kept: in a smaller form, as a mask is in bits
   int64_t values_dropped = 0;
   std::vector<ValueReport> values;  ///< planned steps only
 

@@ -15,8 +15,8 @@ namespace encore {
 enum class Action {
   kKeep,       ///< the tensor itself is held, as without Encore
   kRecompute,  ///< nothing is held: it is brought back when backward asks
-  /// A mask, of two kinds of elements with zero among them, is held as one bit an element and comes back without being
-  /// computed; everything else is recomputed.
+  /// What can be held in a smaller form that is exact is held so, and comes back without being computed; everything
+  /// else is recomputed. Forms: a mask, of two kinds of elements with zero among them, as one bit an element.
   kPack,
 };
 

@@ -68,7 +68,8 @@ std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
       value.why = "costs " + milliseconds(steps[i].time) + " for " + format_bytes(value.bytes);
     } else if (packed[i] != 0) {
       value.action = "packed";
-      value.why = "a mask, held as " + format_bytes(steps[i].variants.front().bytes) + " of bits";
+      value.why = "held as " + format_bytes(steps[i].variants.front().bytes) + " in the form '" +
+                  steps[i].variants.front().kind + "'";
     } else {
       value.action = "kept";
       value.why = "fits, or is dearer than what was dropped in its place";
@@ -426,8 +427,8 @@ void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figur
   const auto& model = budget->known.latest()->model;
   if (report.mode != StepMode::kPlanned) {
     const int64_t modelled = plan::baseline(model->graph_for(report.resting_bytes)).peak_bytes;
-    const bool holds_bits = report.mode != StepMode::kLearning && !journal.packings.empty();
-    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_bits;
+    const bool holds_forms = report.mode != StepMode::kLearning && !journal.packings.empty();
+    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_forms;
     report.plain_peak_bytes = ran_plainly ? report.peak_bytes : modelled;
     if (ran_plainly && report.mode == StepMode::kLearning) {
       budget->fraction.overestimate_bytes = std::max<int64_t>(0, modelled - report.peak_bytes);

@@ -113,22 +113,22 @@ bool StepGovernor::pack(ValueId value) {
     return true;
   }
   const int64_t start = now_ns();
-  std::shared_ptr<const tape::PackedMask> bits;
+  std::shared_ptr<const tape::Resting> form;
   packing_ = true;
   try {
-    bits = region_.lock()->pack(value);
+    form = region_.lock()->rest(value);
   } catch (...) {  // no room, or changed unseen, which shows when it is asked for
     forget_refusal();
   }
   packing_ = false;
-  if (!bits) {
+  if (!form) {
     return false;
   }
   const int64_t duration = now_ns() - start;
   journal_.asides.push_back({"pack", start, duration});
-  journal_.packings[value] = {bits->nbytes(), duration};
+  journal_.packings[value] = {form->form(), form->nbytes(), duration};
   if (setting_.limit_bytes != run::Meter::kNoLimit) {
-    packed_[value] = std::move(bits);
+    packed_[value] = std::move(form);
   }
   return true;
 }

@@ -9,8 +9,8 @@ namespace encore::budget {
 
 enum class Do : uint8_t {
   kHold,     // keep the step's values although neither autograd nor the user's code does
-  kCompute,  // bring them back, from their bits if they are packed
-  kPack,     // hold them as bits instead
+  kCompute,  // bring them back, from their smaller form if they are in one
+  kPack,     // hold them in a smaller form instead
   kDrop,     // let go of them, in whatever form they are
 };
 

@@ -31,8 +31,9 @@ struct Aside {
   int64_t duration_ns = 0;
 };
 
-/// A value of two kinds of elements, as bits.
+/// A value in a smaller form.
 struct Packing {
+  std::string_view form;
   int64_t bytes = 0;
   int64_t duration_ns = 0;
 };
@@ -45,7 +46,7 @@ struct Journal {
   std::unordered_map<int32_t, int32_t> released;
   /// Storages, by the tape's numbers, whose bytes are in Account::kTracked, with the event that made them.
   std::unordered_map<int32_t, int32_t> tracked;
-  /// Masks that were packed, or could have been.
+  /// Values that were put into a smaller form, or could have been.
   std::unordered_map<tape::ValueId, Packing> packings;
   int64_t other_at_start = 0;
   /// Bytes of Account::kOther that were allocated in the step and are there at its end, by event.

@@ -74,7 +74,7 @@ std::string StepReport::text() const {
                static_cast<long long>(ops_recorded), static_cast<long long>(ops_replayed),
                static_cast<long long>(evictions));
   text +=
-      line("  values        %lld kept, of them %lld as bits, %lld dropped by plan", static_cast<long long>(values_kept),
+      line("  values        %lld kept, of them %lld in a smaller form, %lld dropped by plan", static_cast<long long>(values_kept),
            static_cast<long long>(values_packed), static_cast<long long>(values_dropped));
   std::vector<ValueReport> sorted = values;
   std::stable_sort(sorted.begin(), sorted.end(),

@@ -121,7 +121,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::vector<int32_t> loose_;                        // tracked storages that the user's code may still hold
   size_t cursor_ = 0;                                 // of the older ones of them
   std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
-  std::unordered_map<tape::ValueId, std::shared_ptr<const tape::PackedMask>> packed_;
+  std::unordered_map<tape::ValueId, std::shared_ptr<const tape::Resting>> packed_;
   bool packing_ = false;  // another mask: its bits are not worth those that are there
   size_t followed_ = 0;   // events whose actions are done
   int depth_ = 0;         // of backward nodes; the observer counts

@@ -263,15 +263,31 @@ class Builder {
         group.pinned = true;  // reads something that is not complete
       }
     }
-    const auto packing = journal_.packings.find(group.values.front());
-    if (group.values.size() == 1 && packing != journal_.packings.end()) {
-      const double seconds = static_cast<double>(packing->second.duration_ns) * 1e-9;
-      step.variants.push_back({"bits", packing->second.bytes, seconds, seconds});  // there and back are alike
-    }
+    add_form(group, step);
     group.step = static_cast<int32_t>(model_.graph.steps.size());
     unit.values = group.values;
     unit.name = step.name;
     unit.module = modules_.empty() ? "" : modules_[static_cast<size_t>(group.ops.front())];
+  }
+
+  /// What the group takes when those of its values that can are in a smaller form.
+  void add_form(const Group& group, plan::Step& step) const {
+    plan::Variant variant;
+    double seconds = 0;
+    for (const ValueId value : group.values) {
+      const auto packing = journal_.packings.find(value);
+      if (packing == journal_.packings.end()) {
+        variant.bytes += tape_.value(value).nbytes;
+        continue;
+      }
+      variant.kind = packing->second.form;
+      variant.bytes += packing->second.bytes;
+      seconds += static_cast<double>(packing->second.duration_ns) * 1e-9;
+    }
+    if (!variant.kind.empty()) {
+      variant.encode_time = variant.decode_time = seconds;  // there and back are alike
+      step.variants.push_back(std::move(variant));
+    }
   }
 
   /// Nobody can let go of what the user's own code still holds, nor of what can't be had again and is still read.

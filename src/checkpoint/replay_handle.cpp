@@ -56,7 +56,7 @@ void ReplayHandle::overwritten_unseen(const tape::Holder::SaveAnew& save_anew) {
   auto anew = std::static_pointer_cast<record::Saved>(save_anew(over(c10::Storage(storage))));
   sign_off();
   kept_ = c10::Storage();
-  packed_.reset();
+  resting_.reset();
   anew_ = std::move(anew);
 }
 
@@ -148,7 +148,7 @@ void ReplayHandle::move_to(tape::ValueId value) {
   }
   value_ = value;
   region_->tape().count_dropped(0);  // is about another value now
-  packed_.reset();                   // of the older version
+  resting_.reset();                  // of the older version
 }
 
 void ReplayHandle::settle() {

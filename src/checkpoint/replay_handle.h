@@ -24,7 +24,7 @@ class ReplayHandle final : public record::Saved {
   bool is_dropped() const { return !kept_; }
   void drop();
   /// Holds the value in this form, which may be null, instead of the tensor.
-  void hold_packed(std::shared_ptr<const tape::PackedMask> packed) { packed_ = std::move(packed); }
+  void hold_resting(std::shared_ptr<const tape::Resting> resting) { resting_ = std::move(resting); }
 
   /// Whether the tensor is the same in a later version of its storage, of which `part` was overwritten.
   bool survives(const tape::Geometry& part) const { return !whole_ && !claimed_ && geometry_->is_apart_from(part); }
@@ -55,7 +55,7 @@ class ReplayHandle final : public record::Saved {
   std::shared_ptr<record::Saved> anew_;  // what stands in its place, since the value was overwritten unseen
   std::optional<uint64_t> hash_;
   c10::Storage kept_;
-  std::shared_ptr<const tape::PackedMask> packed_;
+  std::shared_ptr<const tape::Resting> resting_;
   bool whole_ = false;
   bool claimed_ = false;
   int64_t epoch_ = 0;

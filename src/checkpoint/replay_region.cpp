@@ -73,9 +73,9 @@ std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tenso
   count_saved(value, tape_->value(value).nbytes, keep);
   auto handle = std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
   if (action == Action::kPack && !keep && !overwritten) {
-    const auto bits = packed(value, tensor);
+    const auto form = resting(value, tensor, nullptr);
     for (ReplayHandle* sibling : handles_.of(value)) {  // also those of parts, which can't be packed by themselves
-      sibling->hold_packed(bits);
+      sibling->hold_resting(form);
     }
   }
   return handle;
@@ -91,19 +91,20 @@ Action ReplayRegion::action_on(ValueId value) const {
   return options_.policy(info_of(value));
 }
 
-/// The value's packed form, which all its handles share; null if it has none.
-std::shared_ptr<const tape::PackedMask> ReplayRegion::packed(ValueId value, const at::Tensor& tensor) {
-  if (auto packed = tape_->value(value).packed.lock()) {
-    return packed;
+/// The value's smaller form, which all its handles share; null if it has none.
+std::shared_ptr<const tape::Resting> ReplayRegion::resting(ValueId value, const at::Tensor& tensor,
+                                                           const store::Candidate* candidate) {
+  if (auto form = tape_->value(value).resting.lock()) {
+    return form;
   }
-  auto packed = tape::PackedMask::of(tensor);
-  if (packed) {
-    tape_->value(value).packed = packed;
+  auto form = store::rest(tensor, candidate);
+  if (form) {
+    tape_->value(value).resting = form;
     for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
-      region->stats_.bytes_packed += packed->nbytes();
+      region->stats_.bytes_packed += form->nbytes();
     }
   }
-  return packed;
+  return form;
 }
 
 void ReplayRegion::count_saved(ValueId value, int64_t bytes, bool kept) {
@@ -150,15 +151,15 @@ void ReplayRegion::mark(ValueId value) {
   if (handles.empty()) {
     return;
   }
-  const auto bits = tape_->value(value).packed.lock();
+  const auto form = tape_->value(value).resting.lock();
   bool was_kept = false;
   for (ReplayHandle* handle : handles) {
     was_kept = was_kept || !handle->is_dropped();
     handle->drop();
-    handle->hold_packed(nullptr);
+    handle->hold_resting(nullptr);
   }
-  for (ReplayRegion* region = this; region != nullptr && bits; region = region->parent_.get()) {
-    region->stats_.bytes_packed -= bits->nbytes();
+  for (ReplayRegion* region = this; region != nullptr && form; region = region->parent_.get()) {
+    region->stats_.bytes_packed -= form->nbytes();
   }
   if (was_kept && handles_.is_counted(value)) {
     handles_.forget_count(value);
@@ -228,8 +229,8 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (c10::Storage storage = tape_->resident(handle.value())) {
     return storage;
   }
-  if (const auto packed = tape_->value(handle.value()).packed.lock(); packed && !options_.governor) {
-    return packed->unpack();
+  if (const auto form = tape_->value(handle.value()).resting.lock(); form && !options_.governor) {
+    return form->whole();
   }
   if (!together_) {
     bring_back({handle.value()});
@@ -281,7 +282,7 @@ std::vector<std::shared_ptr<ReplayRegion>> RegionGroup::alive() {
 }
 
 bool ReplayRegion::is_missing(ValueId value) const {
-  return handles_.has_dropped(value) && tape_->value(value).packed.expired() && !tape_->resident(value);
+  return handles_.has_dropped(value) && tape_->value(value).resting.expired() && !tape_->resident(value);
 }
 
 std::vector<ValueId> ReplayRegion::missing() const {
@@ -360,16 +361,21 @@ bool ReplayRegion::evict(ValueId value) {
   return true;
 }
 
-std::shared_ptr<const tape::PackedMask> ReplayRegion::pack(ValueId value) {
+std::shared_ptr<const tape::Resting> ReplayRegion::rest(ValueId value) {
   const run::AccountScope account(run::Account::kReplayed);
   const tape::Op& op = tape_->ops()[static_cast<size_t>(tape_->value(value).producer)];
   const auto whole = std::find_if(op.outputs.begin(), op.outputs.end(),
                                   [&](const tape::Output& output) { return output.value == value; });
-  if (whole == op.outputs.end() || (whole->geometry->dtype != at::kBool && !info_of(value).random)) {
+  if (whole == op.outputs.end()) {
+    return nullptr;
+  }
+  const store::Candidate candidate{whole->geometry->dtype, info_of(value).random};
+  const auto& forms = store::forms();
+  if (std::none_of(forms.begin(), forms.end(), [&](const auto* form) { return form->may_serve(candidate); })) {
     return nullptr;
   }
   const c10::Storage storage = tape_->resident(value);
-  return storage ? packed(value, whole->geometry->over(storage)) : nullptr;
+  return storage ? resting(value, whole->geometry->over(storage), &candidate) : nullptr;
 }
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {

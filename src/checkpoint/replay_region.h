@@ -11,6 +11,7 @@
 #include "checkpoint/handle_table.h"
 #include "record/recorder.h"
 #include "run/events.h"
+#include "store/form.h"
 
 namespace encore {
 
@@ -98,9 +99,9 @@ class ReplayRegion final : public record::Region,
   int64_t missing_bytes() const;
   /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
   void hold_resident(tape::ValueId value);
-  /// The bits of a value that is there and may be a mask; null if it isn't one. As long as somebody holds them the
-  /// value comes back from them.
-  std::shared_ptr<const tape::PackedMask> pack(tape::ValueId value);
+  /// A value that is there, in a smaller form; null if none serves. As long as somebody holds that the value comes back
+  /// from it.
+  std::shared_ptr<const tape::Resting> rest(tape::ValueId value);
   /// Brings values back ahead of time.
   void bring_back(const std::vector<tape::ValueId>& targets);
   const std::shared_ptr<Governor>& governor() const { return options_.governor; }
@@ -126,7 +127,8 @@ class ReplayRegion final : public record::Region,
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);
   ValueInfo info_of(tape::ValueId value) const;
   Action action_on(tape::ValueId value) const;
-  std::shared_ptr<const tape::PackedMask> packed(tape::ValueId value, const at::Tensor& tensor);
+  std::shared_ptr<const tape::Resting> resting(tape::ValueId value, const at::Tensor& tensor,
+                                               const store::Candidate* candidate);
 
   std::shared_ptr<tape::Tape> tape_;
   std::shared_ptr<ReplayRegion> parent_;

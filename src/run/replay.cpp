@@ -86,13 +86,13 @@ class Replay {
     bool ours = false;  // made by this replay: may be overwritten when nobody else needs it
     bool target = false;
     bool taken = false;                              // somebody else may hold it too: not to be overwritten
-    std::shared_ptr<const tape::PackedMask> packed;  // to be unpacked when it is first used
+    std::shared_ptr<const tape::Resting> resting;  // to be made whole when it is first used
   };
 
   Held& held(ValueId id) {
     Held& entry = held_.at(id);
-    if (entry.packed) {
-      entry.storage = std::exchange(entry.packed, nullptr)->unpack();
+    if (entry.resting) {
+      entry.storage = std::exchange(entry.resting, nullptr)->whole();
       entry.ours = true;
     }
     return entry;
@@ -111,8 +111,8 @@ class Replay {
       if (entry->second.storage) {
         return;
       }
-      entry->second.packed = value.packed.lock();
-      if (entry->second.packed) {
+      entry->second.resting = value.resting.lock();
+      if (entry->second.resting) {
         return;
       }
       if (value.producer < request_.first) {

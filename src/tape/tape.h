@@ -13,8 +13,8 @@
 #include "tape/arena.h"
 #include "tape/geometry.h"
 #include "tape/op_info.h"
-#include "tape/packed_mask.h"
 #include "tape/random.h"
+#include "tape/resting.h"
 #include "tape/torch.h"
 #include "tape/world.h"
 
@@ -53,7 +53,7 @@ struct Value {
   c10::Storage retained;         // brought back by replay, until every claim on it is settled
   int64_t retained_version = 0;  // of the storage's counter, which tensors over what is retained share
   int32_t claims = 0;
-  std::weak_ptr<const PackedMask> packed;  // as long as somebody holds it in that form
+  std::weak_ptr<const Resting> resting;  // as long as somebody holds it in that form
 
   bool is_constant() const { return source || opaque; }
   /// Nothing that needs it can be computed again.

@@ -1,13 +1,12 @@
-// Packing eight elements into a byte, and back.
-#include "tape/packed_mask.h"
-
+// A mask: elements of two kinds, zero and one other, as one bit each. Eight of them are packed into a byte.
 #include <array>
 
 #include <ATen/Parallel.h>
 
+#include "store/form.h"
 #include "tape/compat.h"
 
-namespace encore::tape {
+namespace encore::store {
 namespace {
 
 constexpr int64_t kInByte = 8;
@@ -104,39 +103,62 @@ void unpack(const uint8_t* bits, int64_t size, Element one, Element* elements) {
   });
 }
 
+class Bits final : public tape::Resting {
+ public:
+  Bits(c10::Storage bits, int64_t size, size_t element_bytes, uint64_t one)
+      : bits_(std::move(bits)), size_(size), element_bytes_(element_bytes), one_(one) {}
+
+  std::string_view form() const override { return "bits"; }
+  int64_t nbytes() const override { return static_cast<int64_t>(bits_.nbytes()); }
+  c10::Storage whole() const override {
+    c10::Storage storage = tape::new_storage(size_ * static_cast<int64_t>(element_bytes_));
+    with_element_type(element_bytes_, [&](auto zero) {
+      using Element = decltype(zero);
+      unpack(static_cast<const uint8_t*>(compat::data_of(bits_)), size_, static_cast<Element>(one_),
+             static_cast<Element*>(compat::data_of(storage)));
+      return true;
+    });
+    return storage;
+  }
+
+ private:
+  c10::Storage bits_;
+  int64_t size_;
+  size_t element_bytes_;
+  uint64_t one_;  // the bits of the elements that are not zero
+};
+
+class BitsForm final : public Form {
+ public:
+  std::string_view name() const override { return "bits"; }
+  /// What dropout draws, and truth values. Elements are compared by their bits.
+  bool may_serve(const Candidate& value) const override { return value.random || value.dtype == at::kBool; }
+  std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor) const override {
+    const int64_t size = tensor.numel();
+    const size_t element_bytes = tensor.element_size();
+    if (bytes_for(size) >= static_cast<int64_t>(tensor.storage().nbytes())) {
+      return nullptr;
+    }
+    const void* data = compat::data_of(tensor.storage());
+    c10::Storage bits;
+    uint64_t one = 0;
+    const bool packed = with_element_type(element_bytes, [&](auto zero) {
+      using Element = decltype(zero);
+      const auto* elements = static_cast<const Element*>(data);
+      one = first_not_zero(elements, size);
+      bits = tape::new_storage(bytes_for(size));
+      return pack(elements, size, static_cast<Element>(one), static_cast<uint8_t*>(compat::data_of(bits)));
+    });
+    return packed ? std::make_shared<Bits>(std::move(bits), size, element_bytes, one) : nullptr;
+  }
+};
+
 }  // namespace
 
-std::shared_ptr<const PackedMask> PackedMask::of(const at::Tensor& tensor) {
-  if (!is_plain(tensor) || !Geometry::of(tensor).covers(static_cast<int64_t>(tensor.storage().nbytes()))) {
-    return nullptr;
-  }
-  const int64_t size = tensor.numel();
-  const size_t element_bytes = tensor.element_size();
-  const void* data = compat::data_of(tensor.storage());
-  c10::Storage bits;
-  uint64_t one = 0;
-  const bool packed = with_element_type(element_bytes, [&](auto zero) {
-    using Element = decltype(zero);
-    const auto* elements = static_cast<const Element*>(data);
-    one = first_not_zero(elements, size);
-    bits = new_storage(bytes_for(size));
-    return pack(elements, size, static_cast<Element>(one), static_cast<uint8_t*>(compat::data_of(bits)));
-  });
-  if (!packed) {
-    return nullptr;
-  }
-  return std::shared_ptr<const PackedMask>(new PackedMask(std::move(bits), size, element_bytes, one));
+const Form& bits();
+const Form& bits() {
+  static const BitsForm form;
+  return form;
 }
 
-c10::Storage PackedMask::unpack() const {
-  c10::Storage storage = new_storage(size_ * static_cast<int64_t>(element_bytes_));
-  with_element_type(element_bytes_, [&](auto zero) {
-    using Element = decltype(zero);
-    tape::unpack(static_cast<const uint8_t*>(compat::data_of(bits_)), size_, static_cast<Element>(one_),
-                 static_cast<Element*>(compat::data_of(storage)));
-    return true;
-  });
-  return storage;
-}
-
-}  // namespace encore::tape
+}  // namespace encore::store
