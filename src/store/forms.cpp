@@ -4,7 +4,7 @@
 namespace encore::store {
 
 // One name a form, those that take least first: constant() is in constant.cpp.
-#define ENCORE_FORMS(form) form(bits) form(narrow)
+#define ENCORE_FORMS(form) form(constant) form(bits) form(narrow)
 
 #define ENCORE_DECLARE_FORM(name) const Form& name();
 ENCORE_FORMS(ENCORE_DECLARE_FORM)

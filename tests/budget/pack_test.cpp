@@ -112,6 +112,36 @@ TEST(BudgetPacking, APlanHoldsMasksAsBits) {
   EXPECT_NE(report.text().find("in a smaller form"), std::string::npos) << report.text();
 }
 
+/// Max-pools of which the indices are two thirds of what they make: a plan holds those in a byte each rather than pool
+/// again, or keep less of the rest.
+TEST(BudgetPacking, APlanNarrowsTheIndicesOfMaxPools) {
+  const at::Tensor input = torch::rand({4, 8, 32, 32});
+  torch::manual_seed(3);
+  const at::Tensor weight = torch::randn({8, 8, 3, 3}).mul_(0.1).requires_grad_();
+  const auto gradient = [&] {
+    at::Tensor x = input;
+    for (int i = 0; i < 6; ++i) {
+      x = torch::conv2d(x, weight, {}, 1, 1);
+      x = torch::max_pool2d(x, 3, 1, 1);
+    }
+    return torch::autograd::grad({x.sum()}, {weight})[0];
+  };
+  const at::Tensor plain = gradient();
+  MemoryBudget budget = MemoryBudget::fraction(0.7);
+  for (int i = 0; i < 5; ++i) {
+    const auto step = budget.step();
+    EXPECT_TRUE(gradient().equal(plain));
+  }
+  const StepReport report = budget.report();
+  EXPECT_EQ(report.mode, StepMode::kPlanned);
+  EXPECT_LE(report.peak_bytes, report.limit_bytes);
+  EXPECT_GE(report.predicted_peak_bytes, report.peak_bytes);
+  const auto is_narrow = [](const ValueReport& value) {
+    return value.action == "packed" && value.why.find("'narrow'") != std::string::npos;
+  };
+  EXPECT_GT(std::count_if(report.values.begin(), report.values.end(), is_narrow), 0) << report.text();
+}
+
 /// Two hundred masks take three times the memory of one as bits; where there is not so much, numbers are drawn again.
 TEST(BudgetPacking, BitsAreGivenUpWhenNothingElseIsLeft) {
   Dropouts model(/*count=*/200, /*slowly=*/false);

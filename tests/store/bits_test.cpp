@@ -16,12 +16,12 @@ std::vector<Example::Served> masks() {
   return served;
 }
 
-std::vector<torch::Tensor> others() {
+std::vector<torch::Tensor> no_masks() {
   return {torch::rand({100, 100}), torch::arange(0, 100).reshape({10, 10}),
           torch::ones({10, 10}, torch::kComplexDouble)};
 }
 
-INSTANTIATE_TEST_SUITE_P(Bits, FormConformance, testing::Values(Example{"bits", &masks, &others}));
+INSTANTIATE_TEST_SUITE_P(Bits, FormConformance, testing::Values(Example{"bits", &masks, &no_masks}));
 
 }  // namespace
 }  // namespace encore::store
