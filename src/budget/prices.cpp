@@ -20,7 +20,7 @@ constexpr double kUnpackNs = 0.1;
 /// The time it would take to bring the value back, with all that must come back for it.
 double Prices::replay_ns_of(tape::Tape& tape, ValueId id) {
   constexpr size_t kMost = 256;  // by then it is dear enough
-  if (!tape.value(id).resting.expired()) {
+  if (tape.value(id).is_resting()) {
     return kReplayNs + kUnpackNs * static_cast<double>(tape.value(id).nbytes);
   }
   double total = kReplayNs;
@@ -38,7 +38,7 @@ double Prices::replay_ns_of(tape::Tape& tape, ValueId id) {
     const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
     total += static_cast<double>(op.duration_ns);
     const auto need = [&](ValueId other) {
-      if (other != kNone && tape.value(other).resting.expired() && !is_there(tape, other)) {
+      if (other != kNone && !tape.value(other).is_resting() && !is_there(tape, other)) {
         open_.push_back(other);
       }
     };

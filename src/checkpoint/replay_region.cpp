@@ -94,12 +94,12 @@ Action ReplayRegion::action_on(ValueId value) const {
 /// The value's smaller form, which all its handles share; null if it has none.
 std::shared_ptr<const tape::Resting> ReplayRegion::resting(ValueId value, const at::Tensor& tensor,
                                                            const store::Candidate* candidate) {
-  if (auto form = tape_->value(value).resting.lock()) {
+  if (auto form = tape_->value(value).resting()) {
     return form;
   }
   auto form = store::rest(tensor, candidate);
   if (form) {
-    tape_->value(value).resting = form;
+    tape_->value(value).add_presence().resting = form;
     for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
       region->stats_.bytes_packed += form->nbytes();
     }
@@ -151,7 +151,7 @@ void ReplayRegion::mark(ValueId value) {
   if (handles.empty()) {
     return;
   }
-  const auto form = tape_->value(value).resting.lock();
+  const auto form = tape_->value(value).resting();
   bool was_kept = false;
   for (ReplayHandle* handle : handles) {
     was_kept = was_kept || !handle->is_dropped();
@@ -229,7 +229,7 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   if (c10::Storage storage = tape_->resident(handle.value())) {
     return storage;
   }
-  if (const auto form = tape_->value(handle.value()).resting.lock(); form && !options_.governor) {
+  if (const auto form = tape_->value(handle.value()).resting(); form && !options_.governor) {
     return form->whole();
   }
   if (!together_) {
@@ -239,7 +239,7 @@ c10::Storage ReplayRegion::fetch(const ReplayHandle& handle) {
   } else {
     bring_back(missing());
   }
-  return tape_->value(handle.value()).retained;
+  return tape_->value(handle.value()).retained();
 }
 
 void ReplayRegion::bring_back_group() {
@@ -282,7 +282,7 @@ std::vector<std::shared_ptr<ReplayRegion>> RegionGroup::alive() {
 }
 
 bool ReplayRegion::is_missing(ValueId value) const {
-  return handles_.has_dropped(value) && tape_->value(value).resting.expired() && !tape_->resident(value);
+  return handles_.has_dropped(value) && !tape_->value(value).is_resting() && !tape_->resident(value);
 }
 
 std::vector<ValueId> ReplayRegion::missing() const {
@@ -305,13 +305,13 @@ void ReplayRegion::hold(ValueId value, const c10::Storage& storage) {
 }
 
 int32_t ReplayRegion::references(ValueId value) const {
-  return (tape_->value(value).retained ? 1 : 0) + handles_.num_kept(value);
+  return (tape_->value(value).is_retained() ? 1 : 0) + handles_.num_kept(value);
 }
 
 std::vector<ValueId> ReplayRegion::held_values() const {
   std::vector<ValueId> values = handles_.kept_values();
   std::copy_if(tape_->retained().begin(), tape_->retained().end(), std::back_inserter(values),
-               [&](ValueId value) { return static_cast<bool>(tape_->value(value).retained); });
+               [&](ValueId value) { return tape_->value(value).is_retained(); });
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
@@ -332,15 +332,15 @@ int64_t ReplayRegion::missing_bytes() const {
 }
 
 void ReplayRegion::hold_resident(ValueId value) {
-  if (c10::Storage storage = tape_->resident(value); storage && !tape_->value(value).retained) {
+  if (c10::Storage storage = tape_->resident(value); storage && !tape_->value(value).is_retained()) {
     tape_->retain(value, std::move(storage), 1);
   }
 }
 
 bool ReplayRegion::can_evict(ValueId value) const {
   const tape::Value& entry = tape_->value(value);
-  if (entry.retained) {
-    return static_cast<int32_t>(entry.retained.use_count()) == references(value);
+  if (entry.is_retained()) {
+    return static_cast<int32_t>(entry.presence->retained.use_count()) == references(value);
   }
   const tape::StorageRecord& record = tape_->storage(entry.storage);
   const int32_t ours = references(value);
@@ -352,7 +352,7 @@ bool ReplayRegion::evict(ValueId value) {
   if (!can_evict(value)) {
     return false;
   }
-  if (tape_->value(value).retained) {
+  if (tape_->value(value).is_retained()) {
     tape_->let_go(value);
   }
   for (ReplayHandle* handle : handles_.of(value)) {

@@ -111,7 +111,7 @@ class Replay {
       if (entry->second.storage) {
         return;
       }
-      entry->second.resting = value.resting.lock();
+      entry->second.resting = value.resting();
       if (entry->second.resting) {
         return;
       }

@@ -36,11 +36,13 @@ c10::Storage Tape::resident(ValueId id) const {
   const StorageRecord& record = storages_[static_cast<size_t>(value.storage)];
   const bool is_current = record.current == id && !record.changed_unseen();
   // What is retained may be the storage itself, which ops go on to overwrite.
-  const bool retained_apart = value.retained &&
-                              value.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target() &&
-                              record.version_now() == value.retained_version;
-  if (retained_apart || (value.retained && is_current)) {
-    return value.retained;
+  if (value.is_retained()) {
+    const Presence& presence = *value.presence;
+    const bool is_apart = presence.retained.unsafeGetStorageImpl() != record.weak._unsafe_get_target() &&
+                          record.version_now() == presence.retained_version;
+    if (is_apart || is_current) {
+      return presence.retained;
+    }
   }
   if (is_current) {
     c10::Storage storage = value.strong ? value.strong : c10::Storage(record.weak.lock());
@@ -80,13 +82,13 @@ void Tape::fingerprint_results(size_t first) {
 }
 
 void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
-  Value& value = this->value(id);
-  value.retained = std::move(storage);
-  value.retained_version = storages_[static_cast<size_t>(value.storage)].version_now();
-  value.claims = claims;
+  Presence& presence = value(id).add_presence();
+  presence.retained = std::move(storage);
+  presence.retained_version = storages_[static_cast<size_t>(value(id).storage)].version_now();
+  presence.claims = claims;
   if (retained_.size() >= next_prune_) {
     retained_.erase(
-        std::remove_if(retained_.begin(), retained_.end(), [&](ValueId v) { return !this->value(v).retained; }),
+        std::remove_if(retained_.begin(), retained_.end(), [&](ValueId v) { return !value(v).is_retained(); }),
         retained_.end());
     next_prune_ = 2 * retained_.size() + 1024;
   }
@@ -94,20 +96,22 @@ void Tape::retain(ValueId id, c10::Storage storage, int32_t claims) {
 }
 
 void Tape::settle(ValueId id) {
-  if (--value(id).claims == 0) {
-    value(id).retained = c10::Storage();
+  Presence& presence = *value(id).presence;
+  if (--presence.claims == 0) {
+    presence.retained = c10::Storage();
   }
 }
 
 void Tape::let_go(ValueId id) {
-  value(id).retained = c10::Storage();
-  value(id).claims = 0;
+  if (Presence* presence = value(id).presence.get()) {
+    presence->retained = c10::Storage();
+    presence->claims = 0;
+  }
 }
 
 void Tape::release_retained() {
   for (const ValueId id : retained_) {
-    value(id).retained = c10::Storage();
-    value(id).claims = 0;
+    let_go(id);
   }
   retained_.clear();
   ++epoch_;

@@ -447,7 +447,7 @@ void Tape::abort(PendingOp& pending) {
 
 int64_t Tape::book_bytes() const {
   return static_cast<int64_t>(arena_.nbytes() + geometries_.nbytes() + ops_.size() * sizeof(Op) +
-                              values_.size() * sizeof(Value) + storages_.capacity() * sizeof(StorageRecord) +
+                              values_.size() * sizeof(Value) + storages_.size() * sizeof(StorageRecord) +
                               by_storage_.bucket_count() * (sizeof(void*) + 2 * sizeof(int32_t) + sizeof(void*)) +
                               living_.capacity() * sizeof(int32_t) + strong_.capacity() * sizeof(ValueId));
 }

@@ -31,6 +31,14 @@ struct Evidence {
   uint64_t verified_in = 0;                // the backward in which they were last compared with that
 };
 
+/// In what other way than by its own storage a value is there.
+struct Presence {
+  c10::Storage retained;         // brought back by replay, until every claim on it is settled
+  int64_t retained_version = 0;  // of the storage's counter, which tensors over what is retained share
+  int32_t claims = 0;
+  std::weak_ptr<const Resting> resting;  // as long as somebody holds it in that form
+};
+
 struct Value {
   OpId producer = kNone;    // kNone: from outside
   ValueId base = kNone;     // the version of this storage that the producer wrote over, where its bytes carry over
@@ -49,15 +57,24 @@ struct Value {
   bool copied = false;                 // `strong` is a copy of our own, made before the storage was overwritten
   std::unique_ptr<Evidence> evidence;  // few values have any
 
-  c10::Storage strong;           // sources, constants, copies
-  c10::Storage retained;         // brought back by replay, until every claim on it is settled
-  int64_t retained_version = 0;  // of the storage's counter, which tensors over what is retained share
-  int32_t claims = 0;
-  std::weak_ptr<const Resting> resting;  // as long as somebody holds it in that form
+  c10::Storage strong;                 // sources, constants, copies
+  std::unique_ptr<Presence> presence;  // of few values at a time
 
   bool is_constant() const { return source || opaque; }
   /// Nothing that needs it can be computed again.
   bool is_out_of_reach() const { return lost || (tainted && !is_constant()); }
+
+  bool is_retained() const { return presence && presence->retained; }
+  c10::Storage retained() const { return presence ? presence->retained : c10::Storage(); }
+  /// The value in a smaller form, if somebody holds it in one.
+  std::shared_ptr<const Resting> resting() const { return presence ? presence->resting.lock() : nullptr; }
+  bool is_resting() const { return presence && !presence->resting.expired(); }
+  Presence& add_presence() {
+    if (!presence) {
+      presence = std::make_unique<Presence>();
+    }
+    return *presence;
+  }
 
   std::optional<Fingerprint> fingerprint() const { return evidence ? evidence->fingerprint : std::nullopt; }
   void set_fingerprint(const Fingerprint& fingerprint) { add_evidence().fingerprint = fingerprint; }
@@ -302,7 +319,7 @@ class Tape {
   std::deque<Op> ops_;
   std::atomic<bool> has_drawn_{false};
   std::deque<Value> values_;
-  std::vector<StorageRecord> storages_;
+  std::deque<StorageRecord> storages_;
   ska::flat_hash_map<const c10::StorageImpl*, int32_t> by_storage_;
   Arena arena_;  // of what ops consist of
   Geometries geometries_;
