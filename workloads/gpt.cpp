@@ -28,7 +28,8 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x) {
   const torch::Tensor k = split(key(h));
   const torch::Tensor v = split(value(h));
   torch::Tensor scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(width / heads));
-  scores = scores.masked_fill(mask, -1e9).softmax(-1);
+  const torch::Tensor later = tokens == mask.size(0) ? mask : mask.narrow(0, 0, tokens).narrow(1, 0, tokens);
+  scores = scores.masked_fill(later, -1e9).softmax(-1);
   scores = torch::dropout(scores, dropout, is_training());
   const torch::Tensor mixed = scores.matmul(v).transpose(1, 2).contiguous().view({batch, tokens, width});
   const torch::Tensor y = x + torch::dropout(project(mixed), dropout, is_training());

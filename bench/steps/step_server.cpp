@@ -4,7 +4,8 @@
 //   3 plain
 //   3 keep_all                   (in Scope(keep_all()))
 //   3 per_block                  (gpt only: a checkpoint a block; also keep_matmuls, rerun)
-//   3 budget 500000000
+//   3 budget 500000000           (a budget of its own for each limit)
+//   3 within 500000000           (one budget, whose limit changes)
 //   3 least                      (without a limit in the first steps, then within the least that a refusal names)
 //   0 run 500000000 FILE         (writes what encore report reads, of the steps within that budget)
 //
@@ -12,7 +13,9 @@
 // --dump writes the weights, the first steps' data and, after each step, its gradients, for Python's side. A step is
 // forward, backward and Adam with a learning rate of 0, so that every way of running step 3 must give the same bits.
 // The driver interleaves the steps of several such processes.
+#include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -23,6 +26,7 @@
 
 #include <encore/encore.h>
 
+#include "workloads/changing.h"
 #include "workloads/gpt.h"
 #include "workloads/workload.h"
 
@@ -33,11 +37,23 @@ uint64_t hash_of(uint64_t hash, const torch::Tensor& tensor) {
   return XXH3_64bits_withSeed(dense.data_ptr(), dense.nbytes(), hash);
 }
 
+workloads::Workload workload_of(const std::string& name, workloads::Size size) {
+  const std::vector<std::string>& changing = workloads::changing_workload_names();
+  const bool changes = std::find(changing.begin(), changing.end(), name) != changing.end();
+  return changes ? workloads::make_changing_workload(name, size, 1) : workloads::make_workload(name, size, 1);
+}
+
+/// Of all threads: on a busy machine it says more than the clock does.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 class Server {
  public:
   Server(const std::string& name, workloads::Size size)
-      : workload_(workloads::make_workload(name, size, 1)),
-        adam_(workload_.parameters, torch::optim::AdamOptions(0.0)) {}
+      : workload_(workload_of(name, size)), adam_(workload_.parameters, torch::optim::AdamOptions(0.0)) {}
 
   /// Raw numbers of tensors, one after another.
   static void write(const std::string& file, const std::vector<torch::Tensor>& tensors) {
@@ -72,6 +88,7 @@ class Server {
     encore::StepReport report;
     std::string refused;
     const auto start = std::chrono::steady_clock::now();
+    const double processor_start = processor_seconds();
     if (way == "plain") {
       loss = train(step);
     } else if (way == "per_block" || way == "keep_matmuls" || way == "rerun") {
@@ -82,8 +99,9 @@ class Server {
       const encore::Scope scope(encore::keep_all());
       loss = train(step);
     } else {
-      encore::MemoryBudget& budget =
-          way == "least" ? least_budget() : budgets_.try_emplace(limit_bytes, limit_bytes).first->second;
+      encore::MemoryBudget& budget = way == "least"    ? least_budget()
+                                     : way == "within" ? changing_budget(limit_bytes)
+                                                       : budgets_.try_emplace(limit_bytes, limit_bytes).first->second;
       limit_bytes = budget.limit_bytes();
       try {
         const auto scope = budget.step();
@@ -95,13 +113,14 @@ class Server {
       report = budget.report();
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double processor = processor_seconds() - processor_start;
     if (!refused.empty()) {
       out << R"("refused": ")" << refused << "\"}";
       return out.str();
     }
     uint64_t hash = hash_of(0, loss);
     for (const torch::Tensor& parameter : workload_.parameters) {
-      hash = hash_of(hash, parameter.grad());
+      hash = parameter.grad().defined() ? hash_of(hash, parameter.grad()) : hash;
     }
     if (!folder_.empty()) {
       std::vector<torch::Tensor> gradients;
@@ -111,12 +130,14 @@ class Server {
       write(folder_ + "/gradients" + std::to_string(step), gradients);
     }
     const char* modes[] = {"learning", "online", "planned"};
-    out << R"({"seconds": )" << seconds << R"(, "resting_bytes": )" << memory.start_bytes() << R"(, "peak_bytes": )"
-        << memory.peak_bytes() << R"(, "hash": ")" << hash << R"(", "mode": ")"
-        << (limit_bytes > 0 ? modes[static_cast<int>(report.mode)] : way.c_str()) << R"(", "budget_bytes": )"
-        << limit_bytes << R"(, "predicted_peak_bytes": )" << report.predicted_peak_bytes << R"(, "plain_peak_bytes": )"
-        << report.plain_peak_bytes << R"(, "ops_replayed": )" << report.ops_replayed << R"(, "replay_seconds": )"
-        << report.replay_seconds << R"(, "planning_seconds": )" << report.planning_seconds
+    out << R"({"seconds": )" << seconds << R"(, "processor_seconds": )" << processor << R"(, "kinds_seen": )"
+        << report.kinds_seen << R"(, "kinds_known": )" << report.kinds_known << R"(, "learning_seconds": )"
+        << report.learning_seconds << R"(, "training_seconds": )" << report.training_seconds << R"(, "resting_bytes": )"
+        << memory.start_bytes() << R"(, "peak_bytes": )" << memory.peak_bytes() << R"(, "hash": ")" << hash
+        << R"(", "mode": ")" << (limit_bytes > 0 ? modes[static_cast<int>(report.mode)] : way.c_str())
+        << R"(", "budget_bytes": )" << limit_bytes << R"(, "predicted_peak_bytes": )" << report.predicted_peak_bytes
+        << R"(, "plain_peak_bytes": )" << report.plain_peak_bytes << R"(, "ops_replayed": )" << report.ops_replayed
+        << R"(, "replay_seconds": )" << report.replay_seconds << R"(, "planning_seconds": )" << report.planning_seconds
         << R"(, "eviction_seconds": )" << report.eviction_seconds << R"(, "evictions": )" << report.evictions
         << R"(, "predicted_seconds": )" << report.predicted_seconds << R"(, "plain_seconds": )" << report.plain_seconds
         << R"(, "held_bytes": )" << encore::BlockReuse::held_bytes() << R"(, "note": ")" << report.note << "\"}";
@@ -150,12 +171,21 @@ class Server {
     if (++least_steps_ == kLearning + 1) {
       try {
         least_->set_limit(encore::live_tensor_bytes() + 1);
-        (void)least_->step();
+        const auto step = least_->step();
+        train(least_steps_);
       } catch (const encore::BudgetError& error) {
         least_->set_limit(error.figures().least_bytes);
       }
     }
     return *least_;
+  }
+
+  encore::MemoryBudget& changing_budget(int64_t limit_bytes) {
+    if (!changing_) {
+      changing_.emplace(limit_bytes);
+    }
+    changing_->set_limit(limit_bytes);
+    return *changing_;
   }
 
   static encore::CheckpointOptions checkpoint_options(const std::string& way) {
@@ -183,6 +213,7 @@ class Server {
   torch::optim::Adam adam_;
   std::map<int64_t, encore::MemoryBudget> budgets_;
   std::optional<encore::MemoryBudget> least_;
+  std::optional<encore::MemoryBudget> changing_;
   int least_steps_ = 0;
 };
 

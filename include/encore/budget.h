@@ -80,6 +80,12 @@ struct ENCORE_API StepReport {
   double replay_seconds = 0;
   double planning_seconds = 0;  ///< before this step
   double eviction_seconds = 0;
+  /// Kinds of steps (signatures) that this budget has seen so far, and those of them that it has learnt. One that was
+  /// seen once is not worth that, and there is a bound: steps of the others are online.
+  int64_t kinds_seen = 0;
+  int64_t kinds_known = 0;
+  double training_seconds = 0;  ///< of all steps so far that ended well
+  double learning_seconds = 0;  ///< that learning from them and planning took, besides
   int64_t ops_recorded = 0;
   int64_t ops_replayed = 0;
   int64_t evictions = 0;  ///< under pressure, not by plan
@@ -122,8 +128,7 @@ class ENCORE_API MemoryBudget {
     std::unique_ptr<Impl> impl_;
   };
 
-  /// Begins a step. Throws BudgetError if what rests already, or the plan of the step as it was last time, does not
-  /// fit; ScopeError if a step is open in this process; SlotError as checkpoint() does. Where allocations in the step
+  /// Begins a step. Throws BudgetError if what rests already does not fit; ScopeError if a step is open in this process; SlotError as checkpoint() does. Where allocations in the step
   /// can't be met they throw BudgetError; the step must then be ended, and what it did is put back: generators,
   /// buffers, gradients. Only what an optimizer has written is not: the error says so.
   [[nodiscard]] Step step();

@@ -10,6 +10,7 @@
 #include <encore/error.h>
 #include <encore/memory.h>
 
+#include "base/clock.h"
 #include "base/plain_numbers.h"
 #include "budget/fraction.h"
 #include "budget/known_steps.h"
@@ -120,23 +121,20 @@ struct MemoryBudget::Impl {
     return fraction.part <= 0 ? AtTheEnd::kRefuse : fraction.part < 1 ? AtTheEnd::kLearnNewKinds : AtTheEnd::kLearn;
   }
 
-  /// The plan of the step as it was last time, or null; throws BudgetError where there can be none.
-  std::shared_ptr<const budget::Itinerary> plan_for(int64_t limit, int64_t resting, double& planning_seconds) {
-    budget::KnownStep* latest = known.latest();
-    if (latest == nullptr) {
-      return nullptr;
+  /// What is known before a step that may be as the last one was.
+  void expect(budget::StepSetting& setting, int64_t limit, int64_t resting, double& planning_seconds) {
+    if (budget::KnownStep* latest = known.latest()) {
+      planning_seconds = known.prepare(*latest, limit, resting);
+      setting.first = latest->plan;
+      if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
+        setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
+      }
     }
-    planning_seconds = budget::KnownSteps::prepare(*latest, limit, resting);
-    if (latest->is_refused(limit) && fraction.part < 1) {
-      budget::refuse_planned(*latest, limit, resting);
+    if (known.has_plans()) {
+      setting.find = [this, limit, resting](size_t index, uint64_t path) {
+        return known.find_plan(index, path, limit, resting);
+      };
     }
-    return latest->plan;
-  }
-
-  /// What the step would need by a plan if it were as it was last time, if that is above the limit.
-  int64_t least_of_last(int64_t limit) {
-    const budget::KnownStep* latest = known.latest();
-    return latest != nullptr && latest->has_no_plan(limit) && latest->least_bytes > limit ? latest->least_bytes : 0;
   }
 };
 
@@ -278,11 +276,7 @@ MemoryBudget::Step MemoryBudget::step() {
       }
       setting.limit_bytes = limit;
       setting.at_the_end = impl_->at_the_end();
-      setting.first = impl_->plan_for(limit, resting, planning_seconds);
-      setting.least_of_last_bytes = impl_->least_of_last(limit);
-      setting.find = [known = &impl_->known, limit](size_t index, uint64_t path) {
-        return known->find_plan(index, path, limit);
-      };
+      impl_->expect(setting, limit, resting, planning_seconds);
     }
     auto step = std::make_unique<Step::Impl>(impl_, std::move(setting));
     step->report.step = impl_->steps;
@@ -400,13 +394,21 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   if (report.failed || !journal.plannable || journal.events.empty()) {
     return;
   }
-  const bool seen_enough =
-      report.mode == StepMode::kPlanned && report.step > 8 && report.step % 16 != 0 && figures.evictions == 0;
-  if (!seen_enough) {
+  const budget::Sight sight = budget->known.see(report.signature, report.step_seconds);
+  // A fraction can't do without a model until it is known what of.
+  const bool must_learn = budget->fraction.part > 0 && (budget->limit_bytes < 0 || !budget->fraction.is_settled);
+  const bool followed = report.mode == StepMode::kPlanned && figures.evictions == 0;
+  if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
+    const int64_t start_ns = now_ns();
     const std::vector<std::string> modules = budget->modules.of_ops(*open.tape());
-    budget->known.learn(budget::build_model(*open.tape(), journal, report.resting_bytes, modules), report.limit_bytes);
-    learn_plain_peak(figures);
+    auto model = budget::build_model(*open.tape(), journal, report.resting_bytes, modules);
+    budget->known.learn(std::move(model), report.limit_bytes, sight, static_cast<double>(now_ns() - start_ns) * 1e-9);
   }
+  learn_plain_peak(figures);
+  report.kinds_seen = budget->known.thrift().kinds();
+  report.kinds_known = static_cast<int64_t>(budget->known.size());
+  report.training_seconds = budget->known.thrift().trained_seconds();
+  report.learning_seconds = budget->known.thrift().spent_seconds();
 }
 
 void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
@@ -424,20 +426,27 @@ void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
 /// What the step needs without Encore: measured if it ran as it does there, else by its model.
 void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figures) {
   const budget::Journal& journal = governor->journal();
-  const auto& model = budget->known.latest()->model;
+  const budget::KnownStep* known = budget->known.latest();
+  const bool holds_forms = report.mode != StepMode::kLearning && !journal.packings.empty();
+  const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_forms;
+  const bool has_backward = std::any_of(journal.events.begin(), journal.events.end(),
+                                        [](const budget::Event& event) { return event.backward; });
+  if (known == nullptr) {
+    report.plain_peak_bytes = ran_plainly ? report.peak_bytes : std::max(report.peak_bytes, figures.plain_peak_bytes);
+    if (has_backward) {
+      budget->fraction.has_seen(report.plain_peak_bytes - report.resting_bytes);
+    }
+    return;
+  }
   if (report.mode != StepMode::kPlanned) {
-    const int64_t modelled = plan::baseline(model->graph_for(report.resting_bytes)).peak_bytes;
-    const bool holds_forms = report.mode != StepMode::kLearning && !journal.packings.empty();
-    const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_forms;
+    const int64_t modelled = plan::baseline(known->model->graph_for(report.resting_bytes)).peak_bytes;
     report.plain_peak_bytes = ran_plainly ? report.peak_bytes : modelled;
     if (ran_plainly && report.mode == StepMode::kLearning) {
       budget->fraction.overestimate_bytes = std::max<int64_t>(0, modelled - report.peak_bytes);
     }
   }
-  const bool has_backward = std::any_of(journal.events.begin(), journal.events.end(),
-                                        [](const budget::Event& event) { return event.backward; });
   if (has_backward) {
-    budget->fraction.news = model;
+    budget->fraction.news = known->model;
   }
 }
 

@@ -24,7 +24,7 @@ std::string what_was_thrown() {
 }  // namespace
 
 void StepGovernor::follow(size_t index) {
-  if (followed_ > index || (!itinerary_ && setting_.first == nullptr)) {
+  if (followed_ > index || !setting_.find) {
     return;
   }
   followed_ = index + 1;
@@ -32,13 +32,13 @@ void StepGovernor::follow(size_t index) {
   const auto fits = [&](const Itinerary& plan) {
     return index < plan.model->path.size() && plan.model->path[index] == path;
   };
-  if (itinerary_ && !fits(*itinerary_)) {
-    if (!figures_.left_plan) {
+  if (itinerary_ ? !fits(*itinerary_) : index == 0) {
+    if (itinerary_ && !figures_.left_plan) {
       const Event& event = journal_.events[index];
       figures_.left_plan = true;
       figures_.left_at = event.op == kNone ? event.node : region_.lock()->tape().describe_op(event.op);
     }
-    itinerary_ = setting_.find ? setting_.find(index, path) : nullptr;
+    itinerary_ = setting_.find(index, path);
     if (itinerary_) {
       figures_.left_plan = false;
       for (size_t earlier = 0; earlier < index; ++earlier) {

@@ -11,7 +11,10 @@
 namespace encore::budget {
 namespace {
 
-constexpr size_t kMostSteps = 16;
+// Kinds that are kept: as many as these, or more as long as they are small.
+constexpr size_t kMostLargeKinds = 16;
+constexpr size_t kMostKinds = 64;
+constexpr size_t kMostStepsOfAll = 32'000;
 constexpr size_t kMostSamples = 5;
 constexpr size_t kMostPlans = 8;  // of a kind
 // The search takes more than its share of a step's time from here on: such steps stay online, which takes little more
@@ -89,13 +92,66 @@ int64_t effort_for(size_t num_steps) {
 
 }  // namespace
 
-void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
-  const auto same =
-      std::find_if(steps_.begin(), steps_.end(), [&](const KnownStep& step) { return step.model->path == model.path; });
-  KnownStep step;
-  if (same != steps_.end()) {
-    step = std::move(*same);
+Sight KnownSteps::see(uint64_t signature, double seconds) {
+  ++seen_;
+  thrift_.trained(seconds);
+  const Sight sight = thrift_.see(signature);
+  const auto same = std::find_if(steps_.begin(), steps_.end(),
+                                 [&](const KnownStep& step) { return step.model->signature() == signature; });
+  latest_is_known_ = same != steps_.end();
+  if (latest_is_known_) {
+    KnownStep step = std::move(*same);
     steps_.erase(same);
+    step.sight = sight;
+    step.seen_at = seen_;
+    steps_.push_front(std::move(step));
+  }
+  return sight;
+}
+
+KnownStep* KnownSteps::latest() {
+  return latest_is_known_ && !steps_.empty() ? &steps_.front() : nullptr;
+}
+
+bool KnownSteps::has_plans() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const KnownStep& step) { return !step.plans.empty(); });
+}
+
+bool KnownSteps::is_worth_learning(const Sight& sight, size_t events, bool followed_its_plan) const {
+  if (!latest_is_known_) {
+    return thrift_.may_learn(sight, events);
+  }
+  constexpr int64_t kSometimes = 16;
+  // Times are settled, and a plan that could be followed is right.
+  const bool is_settled = sight.count > 8 && followed_its_plan && sight.count % kSometimes != 0;
+  return !is_settled && thrift_.may_learn(sight, events);
+}
+
+/// False if all that is known is worth more than another kind.
+bool KnownSteps::make_room_for(const StepModel& model, const Sight& sight) {
+  size_t all = model.graph.steps.size();
+  for (const KnownStep& step : steps_) {
+    all += step.model->graph.steps.size();
+  }
+  while (steps_.size() >= kMostKinds || (steps_.size() >= kMostLargeKinds && all > kMostStepsOfAll)) {
+    const KnownStep& oldest = steps_.back();
+    if (sight.streak <= 1 && sight.distance > 0 && seen_ - oldest.seen_at <= sight.distance) {
+      return false;
+    }
+    all -= oldest.model->graph.steps.size();
+    steps_.pop_back();
+  }
+  return true;
+}
+
+void KnownSteps::learn(StepModel model, int64_t limit_bytes, const Sight& sight, double seconds) {
+  thrift_.learnt(seconds, model.path.size());
+  KnownStep step;
+  if (latest_is_known_) {
+    step = std::move(steps_.front());
+    steps_.pop_front();
+  } else if (!make_room_for(model, sight)) {
+    return;
   }
   const int64_t tolerance = std::max<int64_t>(1, limit_bytes < 0 ? 1 : limit_bytes / kSameBackground);
   const bool other_background = !step.model || !is_same_background(*step.model, model, tolerance);
@@ -115,20 +171,30 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes) {
       step.planned_limit_bytes = -1;
     }
   }
-  if (limit_bytes >= 0 && (step.worked_bytes < 0 || limit_bytes < step.worked_bytes)) {
-    step.worked_bytes = limit_bytes;
-  }
+  step.sight = sight;
+  step.seen_at = seen_;
   steps_.push_front(std::move(step));
-  if (steps_.size() > kMostSteps) {
-    steps_.pop_back();
-  }
+  latest_is_known_ = true;
 }
 
-std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t path, int64_t limit_bytes) const {
+std::shared_ptr<const Itinerary> KnownStep::best_for(int64_t limit_bytes, int64_t resting_bytes) const {
+  std::shared_ptr<const Itinerary> best;
+  for (const auto& made : plans) {
+    const int64_t peak = made->plan.peak_bytes + std::max<int64_t>(0, resting_bytes - planned_resting_bytes);
+    if (peak <= limit_bytes && (!best || made->plan.time < best->plan.time)) {
+      best = made;
+    }
+  }
+  return best;
+}
+
+std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t path, int64_t limit_bytes,
+                                                       int64_t resting_bytes) const {
   for (const KnownStep& step : steps_) {
-    if (step.plan && step.plan->plan.peak_bytes <= limit_bytes && index < step.model->path.size() &&
-        step.model->path[index] == path) {
-      return step.plan;
+    if (index < step.model->path.size() && step.model->path[index] == path) {
+      if (auto plan = step.best_for(limit_bytes, resting_bytes)) {
+        return plan;
+      }
     }
   }
   return nullptr;
@@ -139,10 +205,23 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
   if (step.planned_limit_bytes == limit_bytes && same_start) {
     return 0;
   }
-  if (step.model->graph.steps.size() > kMostPlannedSteps) {
+  const size_t num_steps = step.model->graph.steps.size();
+  if (num_steps > kMostPlannedSteps) {
     step.plan = nullptr;
     return 0;
   }
+  if (!thrift_.may_plan(step.sight, step.plans_made, num_steps)) {
+    step.plan = step.best_for(limit_bytes, resting_bytes);
+    return 0;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  plan_anew(step, limit_bytes, resting_bytes);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  thrift_.planned(seconds, num_steps);
+  return seconds;
+}
+
+void KnownSteps::plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
   const auto start = std::chrono::steady_clock::now();
   const plan::Graph graph = step.model->graph_for(resting_bytes);
   step.plans = repriced(step.plans, step.model, graph);
@@ -171,7 +250,7 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
   step.planned_limit_bytes = limit_bytes;
   step.planned_samples = step.seconds.size();
   step.planned_resting_bytes = resting_bytes;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++step.plans_made;
 }
 
 }  // namespace encore::budget

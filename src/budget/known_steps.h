@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "budget/itinerary.h"
+#include "budget/thrift.h"
 
 namespace encore::budget {
 
@@ -17,30 +18,47 @@ struct KnownStep {
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
   int64_t least_bytes = -1;   // the least budget for which a plan is known, as of the last time one was made
-  int64_t worked_bytes = -1;  // the least limit under which a step has ended well
+  Sight sight;                // the last one
+  int64_t seen_at = 0;        // the step that it was
+  int64_t plans_made = 0;
 
+  /// The fastest plan that fits, if what rests has changed by no more than bytes; or null.
+  std::shared_ptr<const Itinerary> best_for(int64_t limit_bytes, int64_t resting_bytes) const;
   /// Whether no plan is known that fits.
   bool has_no_plan(int64_t limit_bytes) const { return plan == nullptr && planned_limit_bytes == limit_bytes; }
-  /// Whether steps of this kind are known not to fit.
-  bool is_refused(int64_t limit_bytes) const {
-    return has_no_plan(limit_bytes) && (worked_bytes < 0 || limit_bytes < worked_bytes);
-  }
 };
 
-/// Bounded: the kind of step that was seen least recently is forgotten first.
+/// Bounded: where there are more kinds than are kept, one is forgotten that has not been seen for longer than the new
+/// one was away. So some of many kinds that come in turn keep their plans, where the least recent first would lose all.
 class KnownSteps {
  public:
-  /// Adds what was learnt in a step that ended well.
-  void learn(StepModel model, int64_t limit_bytes);
-  /// The kind of step that was seen last, or null.
-  KnownStep* latest() { return steps_.empty() ? nullptr : &steps_.front(); }
+  /// A step of this kind has ended well and took so long.
+  Sight see(uint64_t signature, double seconds);
+  /// Whether a model of that step, which had so many events, is worth making.
+  bool is_worth_learning(const Sight& sight, size_t events, bool followed_its_plan) const;
+  /// Adds what was learnt in a step that ended well, in so many seconds.
+  void learn(StepModel model, int64_t limit_bytes, const Sight& sight, double seconds);
+  /// The kind of step that was seen last, if it is known; or null.
+  KnownStep* latest();
+  bool has_plans() const;
   /// A plan that fits the limit and whose event `index` has this path.
-  std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path, int64_t limit_bytes) const;
-  /// Makes a plan for the limit, unless there is one that is still good. Returns the seconds it took.
-  static double prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+  std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path, int64_t limit_bytes,
+                                             int64_t resting_bytes) const;
+  /// Makes a plan for the limit, unless there is one that is still good or it would cost too much. Returns the seconds
+  /// it took.
+  double prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+
+  size_t size() const { return steps_.size(); }
+  const Thrift& thrift() const { return thrift_; }
 
  private:
+  bool make_room_for(const StepModel& model, const Sight& sight);
+  void plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+
   std::deque<KnownStep> steps_;  // most recent first
+  Thrift thrift_;
+  int64_t seen_ = 0;             // steps
+  bool latest_is_known_ = false;
 };
 
 }  // namespace encore::budget

@@ -137,6 +137,12 @@ bool StepGovernor::lift_limit(bool is_locked) {
   return lifts;
 }
 
+bool StepGovernor::is_as_expected() const {
+  const auto& model = setting_.unplanned.model;
+  const size_t events = journal_.events.size();
+  return model && events <= model->path.size() && (events == 0 || model->path[events - 1] == journal_.signature());
+}
+
 void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   BudgetError::Figures figures;
   figures.limit_bytes = setting_.limit_bytes;
@@ -162,7 +168,13 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   if (is_locked) {
     figures.least_bytes =
         std::max({figures.least_bytes, foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes),
-                  setting_.least_of_last_bytes});
+                  setting_.unplanned.least_bytes});
+  }
+  // As far as it came, the step is as it was last time: a plan for that one would do.
+  const bool is_as_last = is_locked && is_as_expected();
+  if (is_as_last) {
+    figures.least_bytes = setting_.unplanned.least_bytes;
+    figures.least_is_known = true;
   }
   if (to_come_bytes_ > 0) {
     figures.least_bytes = figures.needed_bytes + Foresight::kScalarsBytes;
@@ -178,6 +190,9 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   }
   if (!figures.op.empty()) {
     message += "; the largest op so far is " + figures.op + " with " + format_bytes(most);
+  }
+  if (is_as_last) {
+    message += "; " + setting_.unplanned.text;
   }
   if (is_locked && figures_.left_plan) {
     message += "; the step had left its plan at " + figures_.left_at;

@@ -55,22 +55,17 @@ void refuse_resting(int64_t resting_bytes, int64_t limit_bytes, int64_t other_th
   throw BudgetError(message + "; raise it", figures);
 }
 
-void refuse_planned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
+std::string text_of_unplanned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
   constexpr int64_t kMostOfIt = 4;
-  BudgetError::Figures figures;
-  figures.needed_bytes = step.least_bytes;
-  figures.limit_bytes = limit_bytes;
-  figures.least_bytes = step.worked_bytes >= 0 ? std::min(step.least_bytes, step.worked_bytes) : step.least_bytes;
-  figures.least_is_known = true;
-  figures.op = step.model->largest;
-  std::string message = "budget: no plan for this step is known below " + exact_bytes(figures.least_bytes) +
-                        ", the budget is " + exact_bytes(limit_bytes) + "; the op that needs most is " + figures.op;
+  std::string message = "no plan for a step like the last one is known below " + exact_bytes(step.least_bytes) +
+                        ", the budget is " + exact_bytes(limit_bytes) + "; the op that needs most is " +
+                        step.model->largest;
   const AtThePeak peak = plain_peak(step.model->graph_for(resting_bytes));
   if (peak.values_bytes < peak.all_bytes / kMostOfIt) {
     message += "; activations are only " + format_bytes(peak.values_bytes) + " of the " + format_bytes(peak.all_bytes) +
                " that it takes without a limit, the rest is parameters, gradients, optimizer state and temporaries";
   }
-  throw BudgetError(message + ". Raise the budget or lower the batch", figures);
+  return message;
 }
 
 }  // namespace encore::budget

@@ -13,7 +13,8 @@ std::string exact_bytes(int64_t bytes);
 /// What rests does not fit.
 [[noreturn]] void refuse_resting(int64_t resting_bytes, int64_t limit_bytes, int64_t other_threads_bytes);
 
-/// No plan is known for the step as it was last time.
-[[noreturn]] void refuse_planned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+/// What is to be said where a step is refused that is as the last one so far, and no plan is known for that: the budget
+/// for which one is known, and what there is to be saved.
+std::string text_of_unplanned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
 
 }  // namespace encore::budget

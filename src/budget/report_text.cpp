@@ -70,6 +70,11 @@ std::string StepReport::text() const {
   if (predicted_seconds >= 0) {
     text += line("  ops           %.3f s by plan, %.3f s without recomputation", predicted_seconds, plain_seconds);
   }
+  if (kinds_seen > 1) {
+    text += line("  kinds         %lld of steps seen, %lld known; learning and planning took %.3f s of %.3f s so far",
+                 static_cast<long long>(kinds_seen), static_cast<long long>(kinds_known), learning_seconds,
+                 training_seconds + learning_seconds);
+  }
   text += line("  ops           %lld recorded, %lld replayed, %lld evictions under pressure",
                static_cast<long long>(ops_recorded), static_cast<long long>(ops_replayed),
                static_cast<long long>(evictions));

@@ -140,6 +140,7 @@ StepFigures StepGovernor::figures() const {
   const std::lock_guard<std::mutex> lock(refused_mutex_);
   StepFigures figures = figures_;
   figures.limit_was_lifted = limit_was_lifted_;
+  figures.plain_peak_bytes = plain_peak_;
   return figures;
 }
 
@@ -210,7 +211,7 @@ void StepGovernor::begin() {
     return;
   }
   tape::RandomLock random;  // to be taken before the tape's
-  if (setting_.first && region->tape().has_drawn()) {
+  if (setting_.find && region->tape().has_drawn()) {
     random = tape::lock_random_ops();
   }
   const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());

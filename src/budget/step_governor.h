@@ -30,11 +30,15 @@ struct StepSetting {
   /// What to do where an allocation does not fit and nothing is left to give up: refuse it, or go on without a limit to
   /// learn what a step of a kind never seen needs, or in any step.
   enum class AtTheEnd : uint8_t { kRefuse, kLearnNewKinds, kLearn } at_the_end = AtTheEnd::kRefuse;
-  /// What a plan for the step as it was last time would need, where that is above the limit.
-  int64_t least_of_last_bytes = 0;
+  /// The step as it was last time, if no plan for it fits the limit.
+  struct Unplanned {
+    std::shared_ptr<const StepModel> model;
+    int64_t least_bytes = 0;  // for which a plan is known
+    std::string text;         // for a refusal
+  } unplanned;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
-  /// Another plan for a step whose event `index` has this path, or null.
+  /// Another plan for a step whose event `index` has this path, or null; empty where there are none.
   std::function<std::shared_ptr<const Itinerary>(size_t index, uint64_t path)> find;
 };
 
@@ -49,6 +53,7 @@ struct StepFigures {
   size_t refused_at = 0;               // event
   bool limit_was_lifted = false;       // see StepSetting::AtTheEnd
   int64_t process_bytes = 0;           // resident, at its most when it was looked at
+  int64_t plain_peak_bytes = 0;        // what plain training would have held at its most, as far as was looked at
   int64_t foreign_bytes = 0;           // of tensors that ops read and no allocator of LibTorch's made
   bool left_plan = false;
   std::string left_at;
@@ -105,6 +110,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   int64_t plain_bytes_now() const;
   void foresee(int64_t bytes_to_come);
   bool lift_limit(bool is_locked);
+  bool is_as_expected() const;
   /// With the tape's lock it also says which op was the largest.
   [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
 
