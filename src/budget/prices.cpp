@@ -61,12 +61,37 @@ void Prices::hint(OpId first, OpId last) {
   std::fill(hinted_.begin() + first, hinted_.end(), 1);
 }
 
-double Prices::of(tape::Tape& tape, ValueId id) {
-  const tape::Value& value = tape.value(id);
+double Prices::price(const tape::Value& value, double replay_ns) const {
   const double distance = std::abs(static_cast<double>(position_) - static_cast<double>(value.producer)) + 1;
   const auto producer = static_cast<size_t>(value.producer);
   const bool hinted = producer < hinted_.size() && hinted_[producer] != 0;
-  return replay_ns_of(tape, id) * (hinted ? kHinted : 1) / (static_cast<double>(value.nbytes) * distance);
+  return replay_ns * (hinted ? kHinted : 1) / (static_cast<double>(value.nbytes) * distance);
+}
+
+double Prices::of(tape::Tape& tape, ValueId id) {
+  const auto index = static_cast<size_t>(id);
+  if (index < replay_ns_.size() && replay_ns_[index] > 0) {
+    return price(tape.value(id), replay_ns_[index]);
+  }
+  return anew(tape, id);
+}
+
+double Prices::anew(tape::Tape& tape, ValueId id) {
+  if (replay_ns_.size() < tape.num_values()) {
+    replay_ns_.resize(tape.num_values() * 2, 0);
+  }
+  const auto replay_ns = static_cast<float>(replay_ns_of(tape, id));
+  replay_ns_[static_cast<size_t>(id)] = replay_ns;
+  return price(tape.value(id), replay_ns);
+}
+
+void Prices::came_back(int64_t ops, size_t all_ops) {
+  constexpr size_t kPart = 8;
+  came_back_ += ops;
+  if (static_cast<size_t>(came_back_) > all_ops / kPart) {
+    came_back_ = 0;
+    std::fill(replay_ns_.begin(), replay_ns_.end(), 0.0F);
+  }
 }
 
 }  // namespace encore::budget

@@ -15,16 +15,23 @@ class Prices {
   /// Ops `first` .. `last` - 1 are a checkpoint of the user's: meant to go first.
   void hint(tape::OpId first, tape::OpId last);
 
-  /// Low for what is cheap to bring back, large, and not needed soon. Backward needs last what was made first.
+  /// Low for what is cheap to bring back, large, and not needed soon. Backward needs last what was made first. As it
+  /// was when it was last worked out anew, but for the distance: what was given up since makes it only dearer.
   double of(tape::Tape& tape, tape::ValueId value);
+  double anew(tape::Tape& tape, tape::ValueId value);
+  /// Values have come back: what depends on them is cheaper. After very many, prices are worked out anew.
+  void came_back(int64_t ops, size_t all_ops);
   /// How many ops were looked at since the last call.
   size_t take_work() { return std::exchange(work_, 0); }
 
  private:
-  tape::OpId position_ = 0;
+  double price(const tape::Value& value, double replay_ns) const;
   double replay_ns_of(tape::Tape& tape, tape::ValueId value);
 
-  std::vector<char> hinted_;  // by op
+  tape::OpId position_ = 0;
+  std::vector<char> hinted_;      // by op
+  std::vector<float> replay_ns_;  // by value, as far as it is known; 0: not
+  int64_t came_back_ = 0;         // ops, since they were forgotten
   // Of the search for what must come back for a value, which is done for very many.
   std::vector<uint32_t> seen_;  // by op: the search that came by last
   uint32_t search_ = 0;

@@ -301,7 +301,7 @@ void ReplayRegion::hold(ValueId value, const c10::Storage& storage) {
       ++claims;
     }
   }
-  tape_->retain(value, storage, claims);
+  tape_->retain(value, storage, std::max(1, claims));
 }
 
 int32_t ReplayRegion::references(ValueId value) const {
@@ -312,8 +312,6 @@ std::vector<ValueId> ReplayRegion::held_values() const {
   std::vector<ValueId> values = handles_.kept_values();
   std::copy_if(tape_->retained().begin(), tape_->retained().end(), std::back_inserter(values),
                [&](ValueId value) { return tape_->value(value).is_retained(); });
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
 
@@ -387,7 +385,9 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   request.check_metadata = options_.check != DeterminismCheck::kNone;
   request.enter = [&](ValueId value) { return entries_.at(value)->get().storage(); };
   const bool ahead_of_time = options_.governor && options_.governor->holds_what_came_back();
-  request.wanted = [&](ValueId value) { return !ahead_of_time && is_missing(value); };
+  request.wanted = [&](ValueId value) {
+    return !ahead_of_time && (is_missing(value) || (options_.governor && options_.governor->wants(value)));
+  };
   request.take = [&](ValueId value, const c10::Storage& storage) { hold(value, storage); };
   record::release_after_backward([weak = std::weak_ptr<tape::Tape>(tape_)] {
     if (const auto tape = weak.lock()) {

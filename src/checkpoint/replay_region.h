@@ -92,7 +92,7 @@ class ReplayRegion final : public record::Region,
   bool evict(tape::ValueId value);
   /// How many references of this region keep the value's storage alive.
   int32_t references(tape::ValueId value) const;
-  /// Values whose bytes are held by handles of this region, or because they came back.
+  /// Values whose bytes are held by handles of this region, or because they came back; some may be there twice.
   std::vector<tape::ValueId> held_values() const;
   size_t num_handles() const { return handles_.size(); }
   /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each handle.
