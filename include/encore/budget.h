@@ -109,6 +109,12 @@ class ENCORE_API MemoryBudget {
   /// without a limit and shows how much that is; so does a step of a kind that was never seen, from where it would be
   /// refused. Such steps are `StepMode::kLearning` in the report. With a part of 1 no step is ever refused.
   static MemoryBudget fraction(double part);
+  /// The least bytes in which a step takes at most `factor` (1 or more) times as long as plainly, by the recorded times
+  /// of its ops. Learnt as a fraction is, and as steps of other kinds come: the limit is that of the kind that needs
+  /// most.
+  static MemoryBudget slowdown(double factor);
+  /// The least bytes for which a plan is known, however slow. Learnt likewise.
+  static MemoryBudget least();
 
   /// The scope of one training step: recording, eviction and replay are on until it ends. Ends on the thread that began
   /// it. An exception may leave it.
@@ -128,9 +134,10 @@ class ENCORE_API MemoryBudget {
     std::unique_ptr<Impl> impl_;
   };
 
-  /// Begins a step. Throws BudgetError if what rests already does not fit; ScopeError if a step is open in this process; SlotError as checkpoint() does. Where allocations in the step
-  /// can't be met they throw BudgetError; the step must then be ended, and what it did is put back: generators,
-  /// buffers, gradients. Only what an optimizer has written is not: the error says so.
+  /// Begins a step. Throws BudgetError if what rests already does not fit; ScopeError if a step is open in this
+  /// process; SlotError as checkpoint() does. Where allocations in the step can't be met they throw BudgetError; the
+  /// step must then be ended, and what it did is put back: generators, buffers, gradients. Only what an optimizer has
+  /// written is not: the error says so.
   [[nodiscard]] Step step();
 
   /// From the next step on. Throws as the constructors do.

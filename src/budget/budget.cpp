@@ -118,7 +118,9 @@ struct MemoryBudget::Impl {
 
   budget::StepSetting::AtTheEnd at_the_end() const {
     using AtTheEnd = budget::StepSetting::AtTheEnd;
-    return fraction.part <= 0 ? AtTheEnd::kRefuse : fraction.part < 1 ? AtTheEnd::kLearnNewKinds : AtTheEnd::kLearn;
+    return !fraction.is_learnt()        ? AtTheEnd::kRefuse
+           : fraction.refuses_nothing() ? AtTheEnd::kLearn
+                                        : AtTheEnd::kLearnNewKinds;
   }
 
   /// What is known before a step that may be as the last one was.
@@ -187,7 +189,25 @@ MemoryBudget MemoryBudget::fraction(double part) {
     throw InvalidArgument("budget: a fraction of " + std::to_string(part) + "; it must be above 0 and at most 1");
   }
   auto impl = std::make_shared<Impl>();
+  impl->fraction.of = budget::Fraction::Of::kPlain;
   impl->fraction.part = part;
+  return MemoryBudget(std::move(impl));
+}
+
+MemoryBudget MemoryBudget::slowdown(double factor) {
+  if (!(factor >= 1)) {
+    throw InvalidArgument("budget: a slowdown of " + std::to_string(factor) +
+                          "; a step takes at least 1 times as long");
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->fraction.of = budget::Fraction::Of::kSlowdown;
+  impl->fraction.part = factor;
+  return MemoryBudget(std::move(impl));
+}
+
+MemoryBudget MemoryBudget::least() {
+  auto impl = std::make_shared<Impl>();
+  impl->fraction.of = budget::Fraction::Of::kLeast;
   return MemoryBudget(std::move(impl));
 }
 
@@ -270,7 +290,7 @@ MemoryBudget::Step MemoryBudget::step() {
     setting.smallest_bytes = impl_->smallest_bytes;
     double planning_seconds = 0;
     if (limit >= 0) {
-      if (resting > limit && impl_->fraction.part < 1) {
+      if (resting > limit && !impl_->fraction.refuses_nothing()) {
         budget::refuse_resting(resting, limit,
                                run::Meter::instance().live_of_other_threads(run::Meter::slot_of_this_thread()));
       }
@@ -396,7 +416,7 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   }
   const budget::Sight sight = budget->known.see(report.signature, report.step_seconds);
   // A fraction can't do without a model until it is known what of.
-  const bool must_learn = budget->fraction.part > 0 && (budget->limit_bytes < 0 || !budget->fraction.is_settled);
+  const bool must_learn = budget->fraction.is_learnt() && (budget->limit_bytes < 0 || !budget->fraction.is_settled);
   const bool followed = report.mode == StepMode::kPlanned && figures.evictions == 0;
   if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
     const int64_t start_ns = now_ns();

@@ -1,20 +1,34 @@
-// A limit as a part of what the plain step needs.
+// A limit that follows from what the plain step needs: a part of it, or the least that is fast enough.
 #pragma once
 
+#include <set>
+
+#include <encore/plan/curve.h>
 #include <encore/plan/graph.h>
 
 #include "budget/step_model.h"
 
 namespace encore::budget {
 
-/// A limit that is a part of what the plain step needs above what rests, as far as that was seen.
+/// What a limit in bytes is learnt from: steps with a backward, as far as they were seen.
 struct Fraction {
-  double part = 0;                        // 0: the limit is in bytes
+  enum class Of : uint8_t {
+    kNothing,   // the limit is in bytes
+    kPlain,     // `part` of what the plain step needs above what rests
+    kSlowdown,  // the least in which a step takes at most `part` times as long as plainly
+    kLeast,     // the least for which there is a plan
+  };
+  Of of = Of::kNothing;
+  double part = 1;
   int64_t overestimate_bytes = 0;         // by the model, of a step that ran plainly
   int64_t need_bytes = -1;                // of the kind that needs most; -1: not known yet
   int64_t seen_bytes = -1;                // needed by the last step, if that is more and there is no model of it
   bool is_settled = false;                // known from a step before which as much rested as after it
   std::shared_ptr<const StepModel> news;  // of the last step, if it had a backward
+
+  bool is_learnt() const { return of != Of::kNothing; }
+  /// The whole of what a step needs can't be a ground to refuse it.
+  bool refuses_nothing() const { return of == Of::kPlain && part >= 1; }
 
   /// True if the news changed what is needed. In the first steps gradients and the optimizer's state are born, so that
   /// what later ones need above what rests is known less well.
@@ -23,12 +37,18 @@ struct Fraction {
     const auto model = std::exchange(news, nullptr);
     const int64_t before = need_bytes;
     need_bytes = std::max(need_bytes, std::exchange(seen_bytes, -1));
-    if (part <= 0 || !model) {
+    if (!is_learnt() || !model) {
       return need_bytes != before;
     }
-    const int64_t plain = plan::baseline(model->graph_for(resting)).peak_bytes - overestimate_bytes;
-    const int64_t need = std::max<int64_t>(0, plain - resting);
+    // A curve takes as long as several plans: one for each kind is enough, as soon as what rests is settled.
+    if (of != Of::kPlain && is_settled && kinds_.count(model->signature()) > 0) {
+      return need_bytes != before;
+    }
+    const int64_t need = std::max<int64_t>(0, wanted_bytes(model->graph_for(resting)) - resting);
     const bool settled = (resting - model->resting_bytes) * kSettledPart <= need;
+    if (settled) {
+      kinds_.insert(model->signature());
+    }
     if (settled && !is_settled) {
       is_settled = true;
       need_bytes = need;
@@ -39,13 +59,35 @@ struct Fraction {
   }
   /// Of a step of which there is no model.
   void has_seen(int64_t plain_need_bytes) {
-    if (part > 0 && is_settled && plain_need_bytes > need_bytes) {
+    if (of == Of::kPlain && is_settled && plain_need_bytes > need_bytes) {
       seen_bytes = std::max(seen_bytes, plain_need_bytes);
     }
   }
   int64_t limit_for(int64_t resting) const {
-    return resting + static_cast<int64_t>(part * static_cast<double>(need_bytes));
+    const double share = of == Of::kPlain ? part : 1;
+    return resting + static_cast<int64_t>(share * static_cast<double>(need_bytes));
   }
+
+ private:
+  /// In all, of such a step.
+  int64_t wanted_bytes(const plan::Graph& graph) const {
+    const plan::Baseline plain = plan::baseline(graph);
+    if (of == Of::kPlain) {
+      return plain.peak_bytes - overestimate_bytes;
+    }
+    plan::CurveOptions options;
+    options.points = 12;
+    options.plan.effort = 5;
+    options.plan.exact_states = 0;
+    for (const plan::CurvePoint& point : plan::curve(graph, options)) {
+      if (of == Of::kLeast || point.time <= part * plain.time) {
+        return point.budget_bytes;
+      }
+    }
+    return plain.peak_bytes;
+  }
+
+  std::set<uint64_t> kinds_;  // of which the curve was looked at
 };
 
 }  // namespace encore::budget

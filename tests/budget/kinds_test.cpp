@@ -75,5 +75,31 @@ TEST(Kinds, ASmallerStepIsNotRefusedForWhatTheLastOneNeeded) {
   EXPECT_EQ(step_of(net, budget, 32).refused, false);
 }
 
+/// The limit and the report of the last of a few steps.
+std::pair<int64_t, StepReport> settled(MemoryBudget budget) {
+  Net net(4);
+  StepReport report;
+  for (int i = 0; i < 6; ++i) {
+    report = step_of(net, budget, 256);
+    EXPECT_FALSE(report.refused) << report.text();
+    EXPECT_EQ(report.mode, i == 0 ? StepMode::kLearning : StepMode::kPlanned) << report.text();
+  }
+  EXPECT_LE(report.peak_bytes, budget.limit_bytes());
+  return {budget.limit_bytes(), report};
+}
+
+TEST(Kinds, TimeIsStatedInsteadOfBytes) {
+  const auto [least_bytes, slowest] = settled(MemoryBudget::least());
+  const auto [fast_bytes, fast] = settled(MemoryBudget::slowdown(1));
+  const auto [slow_bytes, slow] = settled(MemoryBudget::slowdown(1e9));
+  EXPECT_GT(slowest.ops_replayed, 0);
+  EXPECT_LT(least_bytes, fast_bytes);
+  EXPECT_NEAR(static_cast<double>(least_bytes), static_cast<double>(slow_bytes), 0.05 * static_cast<double>(slow_bytes))
+      << "however slow, it is the least; what the search finds follows from the times that were measured";
+  EXPECT_LE(fast_bytes, fast.plain_peak_bytes);
+  EXPECT_LT(slow_bytes, slow.plain_peak_bytes);
+  EXPECT_THROW(MemoryBudget::slowdown(0.5), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace encore::test
