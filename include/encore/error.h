@@ -60,10 +60,11 @@ class ENCORE_API BudgetError : public Error {
     int64_t needed_bytes = -1;  ///< live bytes that would have been reached, -1 if that is not known
     int64_t limit_bytes = -1;
     /// The budget to state next. For a step that is known: the least for which a plan is known. For one that was
-    /// refused while it ran for the first time: what it takes without a limit up to there, which may not be all.
+    /// refused while it ran for the first time: what it takes without a limit up to there, and later as far as that can
+    /// be foreseen, which may not be all. Never more than plain training needs.
     int64_t least_bytes = -1;
     bool least_is_known = false;      ///< a plan for it is known
-    std::string op;                   ///< the op that needs most
+    std::string op;                   ///< the op, or node of backward, whose allocation was refused
     int64_t other_threads_bytes = 0;  ///< of what is live: allocated by other threads, such as a data loader's batches
     int64_t parameters_written = 0;   ///< by an optimizer, before an allocation inside it was refused
   };

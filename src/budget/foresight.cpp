@@ -1,6 +1,8 @@
 // From one parameter to the others.
 #include "budget/foresight.h"
 
+#include <algorithm>
+
 namespace encore::budget {
 namespace {
 
@@ -29,13 +31,24 @@ void Foresight::between_events(int64_t live_bytes, bool in_backward) {
   }
 }
 
-void Foresight::look_at_parameters() {
-  // Backward comes to them the other way round.
-  const std::vector<Undo::LeafBytes> leaves = undo_.leaves();
-  for (auto leaf = leaves.rbegin(); leaf != leaves.rend(); ++leaf) {
-    of_storage_[leaf->storage] = parameters_.size();
-    of_storage_[leaf->gradient] = parameters_.size();
-    parameters_.push_back(leaf->nbytes);
+void Foresight::look_at_parameters(const tape::Tape& tape) {
+  std::unordered_map<const c10::StorageImpl*, int32_t> places;
+  for (int32_t i = 0; i < tape.num_storages(); ++i) {
+    places.emplace(tape.storage(i).weak._unsafe_get_target(), i);
+  }
+  // Backward comes to them the other way round, and to those of two branches in whatever order.
+  std::vector<Undo::LeafBytes> leaves = undo_.leaves();
+  std::reverse(leaves.begin(), leaves.end());
+  const auto place_of = [&](const Undo::LeafBytes& leaf) {
+    const auto place = places.find(leaf.storage);
+    return place == places.end() ? tape.num_storages() : place->second;
+  };
+  std::stable_sort(leaves.begin(), leaves.end(),
+                   [&](const Undo::LeafBytes& a, const Undo::LeafBytes& b) { return place_of(a) < place_of(b); });
+  for (const Undo::LeafBytes& leaf : leaves) {
+    of_storage_[leaf.storage] = parameters_.size();
+    of_storage_[leaf.gradient] = parameters_.size();
+    parameters_.push_back(leaf.nbytes);
   }
   of_storage_.erase(nullptr);
   current_ = parameters_.size();
@@ -58,7 +71,7 @@ int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& 
     return 0;
   }
   if (parameters_.empty()) {
-    look_at_parameters();
+    look_at_parameters(tape);
   }
   find_parameter(tape, op);
   if (current_ == parameters_.size()) {
@@ -87,6 +100,7 @@ int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& 
       most = std::max(most, state + temporaries_beside(zeros_) * parameters_[i]);
     }
   }
+  state_bytes_ = state + (zeros_ + clones_) * own_bytes;
   const bool makes_temporary = !makes_zeros && !clones && op.writes.empty();
   return makes_temporary ? most - own_temporaries : most;
 }

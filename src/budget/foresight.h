@@ -26,21 +26,25 @@ class Foresight {
   /// What will be made after the op that starts, if it belongs to an optimizer that makes the state of its first
   /// parameter; else 0.
   int64_t bytes_to_come(const tape::Tape& tape, const tape::PendingOp& op);
+  /// What the optimizer makes for all parameters, as far as that is known.
+  int64_t state_bytes() const { return state_bytes_; }
   /// What the step will hold at most from here to its end, as far as it can be foreseen while an op asks for `nbytes`.
   int64_t needed_bytes(int64_t live_bytes, int64_t nbytes) const;
 
  private:
-  void look_at_parameters();
+  void look_at_parameters(const tape::Tape& tape);
   void find_parameter(const tape::Tape& tape, const tape::PendingOp& op);
 
   const Undo& undo_;
   bool after_backward_ = false;
-  std::vector<int64_t> parameters_;  // bytes of each, about in the order in which an optimizer comes to them
+  std::vector<int64_t>
+      parameters_;  // bytes of each, in the order in which forward came to them: an optimizer's, mostly
   std::unordered_map<const c10::StorageImpl*, size_t>
       of_storage_;      // the parameter of which it is the bytes or gradient
   size_t current_ = 0;  // parameter that an op has come to
   int64_t zeros_ = 0;   // made for it
   int64_t clones_ = 0;
+  int64_t state_bytes_ = 0;
   int64_t live_after_backward_ = 0;
   int64_t live_after_write_ = 0;       // to a parameter, when its temporaries were gone
   int64_t written_bytes_ = 0;          // of parameters by then

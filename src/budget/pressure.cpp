@@ -1,4 +1,6 @@
 // An allocation that would pass the limit: making room for it, or refusing it.
+#include <map>
+
 #include <ATen/Parallel.h>
 
 #include <encore/bytes.h>
@@ -73,6 +75,8 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   const auto look_at_plain_peak = [&] {
     looked_at_ = journal_.events.size();
     plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now() + (is_replay ? 0 : nbytes));
+    // Not an optimizer's, which makes its state once.
+    graph_peak_ = depth_ > 0 || undo_.parameter_bytes() == 0 ? plain_peak_.load() : graph_peak_;
   };
   if (region->num_handles() <= std::max(kLittleWork, kWorkPerEvent * (journal_.events.size() - looked_at_))) {
     look_at_plain_peak();
@@ -95,19 +99,31 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   journal_.asides.push_back({"evict", watch.start_ns(), now_ns() - watch.start_ns()});
 }
 
-/// Gives up the cheapest of the values until so many bytes are free. Returns how many are.
+/// Gives up the cheapest of the values until so many bytes are free. Returns how many are. Prices of others rise with
+/// each that goes, so the cheapest is priced anew before it does.
 int64_t StepGovernor::evict_cheapest(ReplayRegion& region, const std::vector<ValueId>& held, int64_t wanted) {
-  std::vector<std::pair<double, ValueId>> candidates;
+  using Candidate = std::pair<double, ValueId>;
+  std::vector<Candidate> candidates;  // a heap, the cheapest on top
+  candidates.reserve(held.size());
   for (const ValueId value : held) {
-    if (region.tape().value(value).nbytes > 0 && region.can_evict(value)) {
+    if (region.tape().value(value).nbytes > 0) {
       candidates.emplace_back(prices_.of(region.tape(), value), value);
     }
   }
-  std::sort(candidates.begin(), candidates.end());
+  std::make_heap(candidates.begin(), candidates.end(), std::greater<>());
   int64_t freed = 0;
-  for (const auto& [price, value] : candidates) {
-    if (freed >= wanted) {
-      break;
+  while (freed < wanted && !candidates.empty()) {
+    std::pop_heap(candidates.begin(), candidates.end(), std::greater<>());
+    const auto [price, value] = candidates.back();
+    candidates.pop_back();
+    if (!region.can_evict(value)) {
+      continue;
+    }
+    const double now = prices_.anew(region.tape(), value);
+    if (now > price && !candidates.empty() && now > candidates.front().first) {
+      candidates.emplace_back(now, value);
+      std::push_heap(candidates.begin(), candidates.end(), std::greater<>());
+      continue;
     }
     const int64_t bytes = region.tape().value(value).nbytes;
     if (region.evict(value)) {
@@ -143,32 +159,39 @@ bool StepGovernor::is_as_expected() const {
   return model && events <= model->path.size() && (events == 0 || model->path[events - 1] == journal_.signature());
 }
 
+/// The budget to state next, as far as is known: what plain training holds at most up to here, or will hold later.
+int64_t StepGovernor::least_to_state(int64_t nbytes) const {
+  const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
+  const tape::Tape& tape = region_.lock()->tape();
+  int64_t copied_bytes = 0;  // by the tape, of what the step has overwritten
+  for (size_t v = 0; v < tape.num_values(); ++v) {
+    const tape::Value& value = tape.value(static_cast<ValueId>(v));
+    copied_bytes += value.copied && value.strong ? value.nbytes : 0;
+  }
+  const int64_t so_far = plain_peak_ - copied_bytes;
+  // The next step like this one begins with the optimizer's state, which this one did not.
+  const int64_t next_step = graph_peak_ - copied_bytes + foresight_.state_bytes();
+  // When backward has ended.
+  const int64_t gradients = live_at_start_ + undo_.new_gradient_bytes();
+  const int64_t in_optimizer = foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes);
+  return std::max({so_far, next_step, gradients, in_optimizer, setting_.unplanned.least_bytes});
+}
+
+/// The op or node that runs now; the one whose result a replay makes again is told by the node that asked for it.
+std::string StepGovernor::running_op() const {
+  return depth_ > 0 ? node_.node : op_now_ != nullptr ? std::string(op_now_->name) : "";
+}
+
 void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   BudgetError::Figures figures;
   figures.limit_bytes = setting_.limit_bytes;
   figures.needed_bytes = setting_.limit_bytes + shortage;
+  figures.least_bytes = plain_peak_;
   figures.other_threads_bytes = meter().live_of_other_threads(slot_);
   figures.parameters_written = undo_.parameters_written();
-  const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
-  int64_t most = 0;
-  int64_t copied_bytes = 0;  // by the tape, of what the step has overwritten
-  if (const auto region = region_.lock(); region && is_locked) {
-    for (const Event& event : journal_.events) {
-      if (event.other_peak - event.other_before >= most) {
-        most = event.other_peak - event.other_before;
-        figures.op = event.op == kNone ? event.node : region->tape().describe_op(event.op);
-      }
-    }
-    for (size_t v = 0; v < region->tape().num_values(); ++v) {
-      const tape::Value& value = region->tape().value(static_cast<ValueId>(v));
-      copied_bytes += value.copied && value.strong ? value.nbytes : 0;
-    }
-  }
-  figures.least_bytes = plain_peak_ - copied_bytes;
   if (is_locked) {
-    figures.least_bytes =
-        std::max({figures.least_bytes, foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes),
-                  setting_.unplanned.least_bytes});
+    figures.op = running_op();
+    figures.least_bytes = least_to_state(nbytes);
   }
   // As far as it came, the step is as it was last time: a plan for that one would do.
   const bool is_as_last = is_locked && is_as_expected();
@@ -177,22 +200,65 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
     figures.least_is_known = true;
   }
   if (to_come_bytes_ > 0) {
-    figures.least_bytes = figures.needed_bytes + Foresight::kScalarsBytes;
+    figures.least_bytes = std::max(figures.least_bytes, figures.needed_bytes + Foresight::kScalarsBytes);
   } else if (figures.least_bytes <= figures.limit_bytes) {
     figures.least_bytes = figures.needed_bytes;
   }
-  std::string message = "budget: an allocation of " + format_bytes(nbytes) + " needs " +
+  BudgetError error(text_of_refusal(figures, shortage, nbytes, is_locked, is_as_last), figures);
+  {
+    const std::lock_guard<std::mutex> lock(refused_mutex_);
+    figures_.refused = error;
+    figures_.refused_at = is_locked ? journal_.events.size() : 0;
+  }
+  throw error;
+}
+
+/// What nobody can give up because the user's own code holds it, if that is much: the next thing to be mended.
+std::string StepGovernor::text_of_held() const {
+  constexpr int64_t kMuch = 10;
+  constexpr size_t kMostOps = 3;
+  const auto region = region_.lock();
+  std::map<std::string, int64_t> by_op;
+  int64_t all_bytes = 0;
+  for (const auto& [storage, event] : journal_.tracked) {
+    const tape::StorageRecord& record = region->tape().storage(storage);
+    const auto users = static_cast<int32_t>(record.weak.use_count());
+    if (users > 0 && users > region->references(record.current)) {
+      const int64_t nbytes = region->tape().value(record.current).nbytes;
+      by_op[std::string(journal_.events[static_cast<size_t>(event)].info->name)] += nbytes;
+      all_bytes += nbytes;
+    }
+  }
+  if (all_bytes < (setting_.limit_bytes - live_at_start_) / kMuch) {
+    return "";
+  }
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  for (const auto& [op, nbytes] : by_op) {
+    sorted.emplace_back(nbytes, op);
+  }
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text = "; your own code holds " + format_bytes(all_bytes) + " of it (";
+  for (size_t i = 0; i < std::min(sorted.size(), kMostOps); ++i) {
+    text += (i > 0 ? ", " : "") + format_bytes(sorted[i].first) + " made by " + sorted[i].second;
+  }
+  return text + "), which could be given up if variables, lists and long expressions let go of it";
+}
+
+std::string StepGovernor::text_of_refusal(const BudgetError::Figures& figures, int64_t shortage, int64_t nbytes,
+                                          bool is_locked, bool is_as_last) const {
+  std::string message = "budget: an allocation of " + format_bytes(nbytes) +
+                        (figures.op.empty() ? "" : " in " + figures.op) + " needs " +
                         exact_bytes(figures.needed_bytes) + " in all, the budget is " +
                         exact_bytes(figures.limit_bytes) + ", and nothing is left that could be given up";
   if (to_come_bytes_ > 0) {
     message += "; of that " + format_bytes(to_come_bytes_) +
                " are still to come: what an optimizer makes for one parameter it makes for all";
   }
-  if (!figures.op.empty()) {
-    message += "; the largest op so far is " + figures.op + " with " + format_bytes(most);
-  }
   if (is_as_last) {
     message += "; " + setting_.unplanned.text;
+  }
+  if (is_locked) {
+    message += text_of_held();
   }
   if (is_locked && figures_.left_plan) {
     message += "; the step had left its plan at " + figures_.left_at;
@@ -200,15 +266,8 @@ void StepGovernor::refuse(int64_t shortage, int64_t nbytes, bool is_locked) {
   if (figures.other_threads_bytes > shortage / 2) {
     message += "; other threads (a data loader's, for example) hold " + format_bytes(figures.other_threads_bytes);
   }
-  message += "; up to here it takes " + exact_bytes(figures.least_bytes) +
-             " without a limit: raise the budget to that, or lower the batch. When the step has ended, " + undo_.text();
-  BudgetError error(message, figures);
-  {
-    const std::lock_guard<std::mutex> lock(refused_mutex_);
-    figures_.refused = error;
-    figures_.refused_at = is_locked ? journal_.events.size() : 0;
-  }
-  throw error;
+  return message + "; up to here it takes " + exact_bytes(figures.least_bytes) +
+         " without a limit: raise the budget to that, or lower the batch. When the step has ended, " + undo_.text();
 }
 
 }  // namespace encore::budget

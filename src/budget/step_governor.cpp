@@ -95,6 +95,7 @@ void StepGovernor::start(const std::shared_ptr<ReplayRegion>& region) {
   look_at_process();
   journal_.start_ns = now_ns();
   meter().begin_births();
+  live_at_start_ = meter().live();
   other_now_ = journal_.other_at_start = meter().live(run::Account::kOther);
   meter().take_peaks();
   if (setting_.limit_bytes != run::Meter::kNoLimit) {
@@ -183,7 +184,7 @@ void StepGovernor::node_started(const char* name) {
   begin();
   if (const auto region = region_.lock(); first && region && running_) {
     const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
-    plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now());
+    graph_peak_ = plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now());
     look_at_process();
   }
   node_.start_ns = now_ns();
@@ -321,6 +322,7 @@ void StepGovernor::replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) 
   if (!running_) {
     return;  // of a graph that outlives its step
   }
+  prices_.came_back(ops, region_.lock()->tape().ops().size());
   figures_.ops_replayed += ops;
   ++figures_.replays;
   figures_.replay_ns += duration_ns;
@@ -332,11 +334,22 @@ void StepGovernor::replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) 
   journal_.asides.push_back({"replay", start_ns, duration_ns});
 }
 
+/// What many ops read would be made anew for each of them: the product of which an LSTM's steps each take a part.
+bool StepGovernor::wants(ValueId value) const {
+  constexpr int32_t kMany = 3;
+  if (!running_ || itinerary_) {
+    return false;
+  }
+  const tape::Tape& tape = region_.lock()->tape();
+  return tape.value(value).reads >= kMany && tape.storage(tape.value(value).storage).current == value;
+}
+
 void StepGovernor::starts(const tape::PendingOp& op) {
   const auto region = region_.lock();
   if (!region || !running_) {
     return;
   }
+  op_now_ = op.info;
   if (!op.writes.empty()) {
     undo_.before_writes(region->tape(), op);
   }

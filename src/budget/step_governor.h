@@ -78,6 +78,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void accumulates_into(const at::Tensor& leaf) override;
   void replayed(int64_t ops, int64_t start_ns, int64_t duration_ns) override;
   bool holds_what_came_back() const override { return running_ && itinerary_ != nullptr; }
+  bool wants(tape::ValueId value) const override;
   void hint(tape::OpId first) override;
 
   void make_room(int64_t shortage, int64_t nbytes) override;
@@ -111,7 +112,12 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   void foresee(int64_t bytes_to_come);
   bool lift_limit(bool is_locked);
   bool is_as_expected() const;
-  /// With the tape's lock it also says which op was the largest.
+  int64_t least_to_state(int64_t nbytes) const;
+  std::string running_op() const;
+  std::string text_of_held() const;
+  std::string text_of_refusal(const BudgetError::Figures& figures, int64_t shortage, int64_t nbytes, bool is_locked,
+                              bool is_as_last) const;
+  /// With the tape's lock it also says which op it was, and what the step will need.
   [[noreturn]] void refuse(int64_t shortage, int64_t nbytes, bool is_locked);
 
   StepSetting setting_;
@@ -132,9 +138,12 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   size_t followed_ = 0;   // events whose actions are done
   int depth_ = 0;         // of backward nodes; the observer counts
   Event node_;
+  const tape::OpInfo* op_now_ = nullptr;  // that runs, or ran last
+  int64_t live_at_start_ = 0;
   int32_t storages_seen_ = 0;
   size_t looked_at_ = 0;                // event at which it was last looked at what plain training would hold
   std::atomic<int64_t> plain_peak_{0};  // what plain training would have held at its most, as far as was looked at
+  int64_t graph_peak_ = 0;              // of it, in forward and backward
   int64_t batch_ = 0;                   // what is freed at a time under pressure
   size_t pressed_at_ = 0;               // event
   std::atomic<int64_t> to_come_bytes_{

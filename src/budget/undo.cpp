@@ -63,6 +63,7 @@ void Undo::accumulates_into(const at::Tensor& leaf) {
   }
   const auto nbytes = static_cast<int64_t>(leaf.storage().nbytes());
   parameter_bytes_ += parameters_.insert(entry.storage).second ? nbytes : 0;
+  new_gradient_bytes_ += entry.gradient == nullptr ? static_cast<int64_t>(leaf.nbytes()) : 0;
   largest_parameter_bytes_ = std::max(largest_parameter_bytes_, nbytes);
   leaves_.push_back(std::move(entry));
 }
@@ -85,6 +86,11 @@ int64_t Undo::parameters_written() const {
 int64_t Undo::parameter_bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return parameter_bytes_;
+}
+
+int64_t Undo::new_gradient_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return new_gradient_bytes_;
 }
 
 int64_t Undo::largest_parameter_bytes() const {

@@ -29,6 +29,8 @@ class Undo {
 
   /// Bytes of leaves to whose gradients a backward has added, and of those of them that were written to since.
   int64_t parameter_bytes() const;
+  /// Of those leaves that had no gradient before.
+  int64_t new_gradient_bytes() const;
   int64_t largest_parameter_bytes() const;
   int64_t largest_unwritten_bytes() const;
   int64_t written_bytes() const;
@@ -77,6 +79,7 @@ class Undo {
   std::set<const c10::TensorImpl*> known_leaves_;
   std::set<const c10::StorageImpl*> parameters_;
   int64_t parameter_bytes_ = 0;
+  int64_t new_gradient_bytes_ = 0;
   int64_t largest_parameter_bytes_ = 0;
   int64_t written_bytes_ = 0;
   std::set<const c10::StorageImpl*> parameters_written_;

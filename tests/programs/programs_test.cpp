@@ -12,6 +12,9 @@ namespace {
 /// What the two workers of a loader may hold or not: four batches ahead, two of them as single images besides.
 constexpr int64_t kBatchesOfCnn = 6 * 64 * (28 * 28 * 4 + 8);
 
+/// That a program takes at most before a budget is named in which it trains; counts are printed.
+constexpr int kMostRefusals = 8;
+
 const std::vector<Program>& all_programs() {
   static const std::vector<Program> programs = {
       {"Cnn", train_cnn, kBatchesOfCnn},
@@ -80,8 +83,13 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
   /// Trains with equal bits, or is refused with a larger budget that is no more than plain training takes. Who states
   /// that one instead gets there after a few refusals at most: a first step that is refused half way can't know the
   /// rest of it.
-  void trains_or_names_what_it_needs(Way way, int refusals_left = 8) {
+  void trains_or_names_what_it_needs(Way way, int refusals_left = kMostRefusals) {
     const Trained trained = run(GetParam(), way);
+    if (trained.refused) {
+      std::cout << "  refusal " << ++refusals_ << ", in step " << trained.steps - 1 << ": of a plain peak of "
+                << plain().peak_bytes << " bytes, " << trained.refused->limit_bytes << " are stated and "
+                << trained.refused->least_bytes << " named: " << trained.refusal << "\n";
+    }
     if (way.part > 0) {
       EXPECT_LE(trained.limit_bytes, plain().peak_bytes + GetParam().varying_bytes) << "a part of the plain peak";
     }
@@ -99,6 +107,9 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
     ASSERT_GT(least_bytes, 0) << "no budget is named that works";
     trains_or_names_what_it_needs(Way{0, least_bytes + GetParam().varying_bytes}, refusals_left - 1);
   }
+
+ private:
+  int refusals_ = 0;
 };
 
 TEST_P(EveryProgram, TrainsAlikeTwice) {
