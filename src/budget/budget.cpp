@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 
 #include <encore/bytes.h>
@@ -11,13 +10,13 @@
 #include <encore/memory.h>
 
 #include "base/clock.h"
-#include "base/plain_numbers.h"
 #include "budget/fraction.h"
 #include "budget/known_steps.h"
 #include "budget/module_names.h"
 #include "budget/refusals.h"
 #include "budget/run_record.h"
 #include "budget/step_governor.h"
+#include "budget/value_reports.h"
 #include "checkpoint/open_region.h"
 #include "run/blocks.h"
 #include "run/process.h"
@@ -32,52 +31,6 @@ int64_t checked_limit(int64_t bytes) {
     throw InvalidArgument("budget: a limit of " + std::to_string(bytes) + " bytes; state how many tensors may take");
   }
   return bytes;
-}
-
-std::string milliseconds(double seconds) {
-  char text[32];
-  const PlainNumbers plain;
-  std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
-  return text;
-}
-
-std::vector<ValueReport> values_of(const budget::Itinerary& plan) {
-  const std::vector<plan::Step>& steps = plan.model->graph.steps;
-  std::vector<int64_t> times(steps.size(), -1);
-  std::vector<char> packed(steps.size(), 0);
-  for (const plan::Op& op : plan.plan.schedule) {
-    times[static_cast<size_t>(op.step)] += op.kind == plan::OpKind::kCompute ? 1 : 0;
-    packed[static_cast<size_t>(op.step)] |= op.kind == plan::OpKind::kEncode ? 1 : 0;
-  }
-  std::vector<ValueReport> values;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (plan.model->units[i].values.empty()) {
-      continue;
-    }
-    ValueReport value;
-    value.name = plan.model->units[i].name + " #" + std::to_string(i);
-    value.module = plan.model->units[i].module;
-    value.bytes = steps[i].bytes;
-    value.seconds = steps[i].time;
-    value.times = times[i];
-    const bool held = steps[i].held_until + 1 >= static_cast<int32_t>(steps.size());
-    if (held) {
-      value.action = "held";
-      value.why = "in use until the end, or not recomputable";
-    } else if (times[i] > 0) {
-      value.action = "recomputed";
-      value.why = "costs " + milliseconds(steps[i].time) + " for " + format_bytes(value.bytes);
-    } else if (packed[i] != 0) {
-      value.action = "packed";
-      value.why = "held as " + format_bytes(steps[i].variants.front().bytes) + " in the form '" +
-                  steps[i].variants.front().kind + "'";
-    } else {
-      value.action = "kept";
-      value.why = "fits, or is dearer than what was dropped in its place";
-    }
-    values.push_back(std::move(value));
-  }
-  return values;
 }
 
 }  // namespace
@@ -440,7 +393,7 @@ void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
   report.values_kept = plan.units_kept;
   report.values_dropped = plan.units_dropped;
   report.values_packed = plan.units_packed;
-  report.values = values_of(plan);
+  report.values = budget::values_of(plan);
 }
 
 /// What the step needs without Encore: measured if it ran as it does there, else by its model.
