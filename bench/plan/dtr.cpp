@@ -14,16 +14,20 @@ class Dtr {
       : graph_(graph), budget_(budget), left_(max_computes), values_(graph.steps.size()) {
     const auto n = static_cast<int32_t>(graph.steps.size());
     for (int32_t i = 0; i < n; ++i) {
-      values_[i].last_read = i;
+      values_[i].last_read = std::max(i, graph.steps[i].held_until);  // Whoever holds it has a use for it.
     }
     for (int32_t i = 0; i < n; ++i) {
       for (const int32_t input : graph.steps[i].inputs) {
         values_[input].users.push_back(i);
-        values_[input].last_read = i;
+        values_[input].last_read = std::max(values_[input].last_read, i);
       }
     }
     for (const int32_t output : graph.outputs) {
       values_[output].last_read = n;
+    }
+    dies_.resize(graph.steps.size() + 1);
+    for (int32_t i = 0; i < n; ++i) {
+      dies_[values_[i].last_read].push_back(i);
     }
   }
 
@@ -33,13 +37,10 @@ class Dtr {
       if (!compute(next_)) {
         return {};
       }
-      for (const int32_t input : graph_.steps[next_].inputs) {
-        if (values_[input].last_read == next_ && values_[input].there) {
-          evict(input);
+      for (const int32_t step : dies_[next_]) {
+        if (values_[step].there) {
+          evict(step);
         }
-      }
-      if (values_[next_].last_read == next_) {
-        evict(next_);
       }
     }
     for (const int32_t output : graph_.outputs) {
@@ -178,6 +179,7 @@ class Dtr {
   int64_t left_;
   int32_t next_ = 0;
   std::vector<Value> values_;
+  std::vector<std::vector<int32_t>> dies_;  // By step: what goes after it for good.
   std::vector<int32_t> parent_;
   std::vector<double> cost_;
   int64_t memory_ = 0;

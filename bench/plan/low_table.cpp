@@ -1,9 +1,13 @@
 // Overheads at low budgets of networks that are not chains, next to online eviction. Usage: bench_plan_low_table
-// [--quick]
+// [--quick] [FILE ...], the files being graphs in JSON that take the place of the generated ones.
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <string>
 
+#include <encore/plan/json.h>
 #include <encore/plan/planner.h>
 #include <encore/plan/simulate.h>
 
@@ -16,9 +20,13 @@ using namespace encore::plan;
 
 void row(const std::string& name, const Graph& graph) {
   const Baseline base = baseline(graph);
-  const auto part = [&](int64_t bytes) {
-    return 100.0 * static_cast<double>(bytes) / static_cast<double>(base.peak_bytes);
-  };
+  // A recorded step has bytes behind it that are there whatever is planned: parts are of what lies above them.
+  int64_t rest = base.peak_bytes;
+  for (const Step& step : graph.steps) {
+    rest = std::min(rest, step.background_bytes);
+  }
+  const auto above = static_cast<double>(base.peak_bytes - rest);
+  const auto part = [&](int64_t bytes) { return 100 * static_cast<double>(bytes - rest) / above; };
   std::printf("%-16s %6zu |", name.c_str(), graph.steps.size());
   double longest = 0;
   const auto cell = [&](int64_t budget) {
@@ -42,21 +50,30 @@ void row(const std::string& name, const Graph& graph) {
     return answer;
   };
   Plan last;
-  for (const double percent : {50, 40, 30, 20}) {
-    last = cell(static_cast<int64_t>(percent / 100 * static_cast<double>(base.peak_bytes)));
+  for (const double percent : {50, 40, 30, 25, 20}) {
+    last = cell(rest + static_cast<int64_t>(percent / 100 * above));
   }
   cell(last.min_feasible_bytes);
   std::printf("| %5.1f%% %5.1f%% %5.2f | %.2f\n", part(last.min_feasible_bytes), part(last.min_bytes_lower_bound),
-              static_cast<double>(last.min_feasible_bytes) / static_cast<double>(last.min_bytes_lower_bound), longest);
+              part(last.min_feasible_bytes) / part(last.min_bytes_lower_bound), longest);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::string(argv[1]) == "--quick";
+  const std::vector<std::string> files(argv + (quick ? 2 : 1), argv + argc);
   std::printf("\nLow budgets: overhead in %% (lower bound in brackets) / online eviction's (DTR)\n");
-  std::printf("%-16s %6s |%18s %23s %23s %23s %23s      | least, bound, ratio | most cpu s\n", "graph", "steps", "50%",
-              "40%", "30%", "20%", "least");
+  std::printf("%-16s %6s |%18s %23s %23s %23s %23s %23s      | least, bound, ratio | most cpu s\n", "graph", "steps", "50%",
+              "40%", "30%", "25%", "20%", "least");
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    row(file.substr(file.rfind('/') + 1), std::get<Graph>(read_problem(text, file)));
+  }
+  if (!files.empty()) {
+    return 0;
+  }
   std::vector<bench::Shape> all = bench::wide_shapes();
   all.push_back({"GPT of 4, peer's", bench::gpt(4, 256, 4, 128, 4, false, 1000)});
   all.push_back({"ResNet-18, 128", bench::resnet18(4, 128)});

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace encore::plan {
 namespace {
@@ -51,18 +50,7 @@ double least_extra_time(const Compact& graph, const Graph& source, int64_t budge
   std::stable_sort(by_price.begin(), by_price.end(), [&](int32_t a, int32_t b) {
     return price[a] * static_cast<double>(graph.bytes[b]) < price[b] * static_cast<double>(graph.bytes[a]);
   });
-  // Bytes that the plain run holds at each step; the cuts with most of them are looked at.
-  std::vector<int64_t> held(graph.n + 1, 0);
-  for (int32_t i = 0; i < graph.n; ++i) {
-    if (graph.users(i).size() > 0) {
-      held[i] += graph.bytes[i];
-      held[graph.users(i).end()[-1]] -= graph.bytes[i];
-    }
-  }
-  std::partial_sum(held.begin(), held.end(), held.begin());
-  std::vector<int32_t> cuts(graph.n);
-  std::iota(cuts.begin(), cuts.end(), 0);
-  std::stable_sort(cuts.begin(), cuts.end(), [&](int32_t a, int32_t b) { return held[a] > held[b]; });
+  std::vector<int32_t> cuts = by_bytes_held(graph);
   const int32_t most = std::min(graph.n, std::max<int32_t>(8, std::min<int32_t>(kMaxCuts, 4'000'000 / graph.n)));
   cuts.resize(most);
   double best = 0;

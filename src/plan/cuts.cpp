@@ -97,19 +97,8 @@ class Flow {
 
 // The stages in which the plain run holds most, not too close to each other.
 std::vector<int32_t> full_stages(const Compact& graph, int32_t count) {
-  std::vector<int64_t> held(graph.n + 1, 0);
-  for (int32_t i = 0; i < graph.n; ++i) {
-    if (graph.users(i).size() > 0) {
-      held[i] += graph.bytes[i];
-      held[graph.users(i).end()[-1]] -= graph.bytes[i];
-    }
-  }
-  std::partial_sum(held.begin(), held.end(), held.begin());
-  std::vector<int32_t> order(graph.n);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return held[a] > held[b]; });
   std::vector<int32_t> chosen;
-  for (const int32_t t : order) {
+  for (const int32_t t : by_bytes_held(graph)) {
     const bool apart =
         std::all_of(chosen.begin(), chosen.end(), [&](int32_t other) { return std::abs(other - t) > graph.n / 40; });
     if (apart && static_cast<int32_t>(chosen.size()) < count) {

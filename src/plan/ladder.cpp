@@ -20,14 +20,17 @@ namespace {
 constexpr int64_t kFirstPass = kWorkUnit / 10;
 constexpr int64_t kGrowth = 4;
 constexpr int64_t kLongestPass = 400 * kWorkUnit;
-constexpr double kHeats[] = {0.1, 1, 0.3};
+constexpr double kHeats[] = {0.1, 1, 0.3, 0.3, 2};
 // An effort is meant for a whole plan; about so many rungs share it.
 constexpr int64_t kShared = 14;
+// Above this part of the peak they are fewer.
+constexpr double kHigh = 0.45;
+constexpr int64_t kSharedHigh = 4;
 // Rungs lie at every percent of the plain peak, or closer where the least budget leaves few of them.
 constexpr int32_t kRungs = 100;
 // Above the least budget they begin so much closer, and each gap is so much wider than the one before.
 constexpr double kFiner = 8;
-constexpr double kWider = 1.15;
+constexpr double kWider = 1.35;
 // Rungs of small graphs get more work where the start is further above the bound than this part of the time.
 constexpr double kFar = 0.25;
 int64_t more_work(int32_t n) {
@@ -135,8 +138,8 @@ void Ladder::offer(EvictingRun run, int64_t budget_bytes, Found* best) const {
 
 void Ladder::try_greedy(Stages* stages, Found* best) const {
   stages->load(Stages(compact_, graph_, 0).table());
-  if (make_fit(stages, kStartWork)) {
-    relax(stages, kStartWork);
+  if (make_fit(stages, start_work(compact_.n))) {
+    relax(stages, start_work(compact_.n));
     offer(stages, "local search", best);
   }
 }
@@ -153,12 +156,12 @@ void Ladder::try_worth(size_t which, Stages* stages, Found* best) const {
   stages->load(run.table);
   if (stages->stages_over() > 0) {
     // In the order of the steps it doesn't fit; what is left of it when it is tidied up may.
-    tidy(compact_, stages->budget(), kStartWork, &run);
+    tidy(compact_, stages->budget(), start_work(compact_.n), &run);
     run.table.form = stages->table().form;
     stages->load(run.table);
   }
-  if (make_fit(stages, kStartWork)) {
-    relax(stages, kStartWork);
+  if (make_fit(stages, start_work(compact_.n))) {
+    relax(stages, start_work(compact_.n));
     offer(stages, "local search", best);
   }
   offer(std::move(run), static_cast<int64_t>(stages->budget()), best);
@@ -271,7 +274,7 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   Stages stages(compact_, graph_, static_cast<double>(budget_bytes));
   if (!lowest_.table.again.empty()) {
     stages.load(lowest_.table);
-    relax(&stages, kStartWork);
+    relax(&stages, start_work(compact_.n));
     offer(&stages, "from the lowest peak", best);
   }
   for (const size_t way : ways_at(budget_bytes)) {
@@ -281,16 +284,17 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   if (best->table.again.empty()) {
     // As a table nothing fits so far.
     stages.load(Stages(compact_, graph_, 0).table());
-    make_fit(&stages, kStartWork);
+    make_fit(&stages, start_work(compact_.n));
     if (cool_into(&stages, hot_work(compact_.n), 1)) {
-      relax(&stages, kStartWork);
+      relax(&stages, start_work(compact_.n));
       offer(&stages, "local search", &by_table);
     }
   } else {
     by_table = *best;
   }
   const bool far = by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
-  int64_t left = effort_ / kShared * (far ? more_work(compact_.n) : 1);
+  const bool high = static_cast<double>(budget_bytes) > kHigh * static_cast<double>(peak_bytes_);
+  int64_t left = effort_ / (high ? kSharedHigh : kShared) * (far ? more_work(compact_.n) : 1);
   while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
     left -= pass_work(by_table.passes);
     anneal_once(&stages, &by_table);

@@ -40,13 +40,17 @@ void Ladder::find_least() {
 // Runs that evict, at budgets between what is known to be too small or failed and what succeeded.
 void Ladder::halve_down(Stages* stages) {
   constexpr double kClose = 1.02;
+  constexpr int32_t kFew = 64;
   auto low = static_cast<double>(std::max<int64_t>(least_bound_, 1));
   double next = low;  // The bound itself comes first.
   while (lowest_.peak_bytes > least_bound_ && static_cast<double>(lowest_.peak_bytes) > low * kClose) {
     Found found;
     stages->set_budget(std::floor(next));
     for (size_t k = 0; k < std::size(kWorths) && found.peak_bytes == 0; ++k) {
-      try_worth(k, stages, &found);
+      // The others come nowhere near in large graphs, and take long to find out.
+      if (kWorths[k].deep || compact_.n <= kFew) {
+        try_worth(k, stages, &found);
+      }
     }
     if (found.peak_bytes > 0) {
       lowest_ = std::move(found);
@@ -61,9 +65,9 @@ void Ladder::halve_down(Stages* stages) {
 void Ladder::press_down(Stages* stages) {
   const auto least = static_cast<double>(least_bound_);
   const auto press = [&] {
-    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, kPressWork) < lowest_.peak_bytes) {
+    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, press_work(compact_.n)) < lowest_.peak_bytes) {
       stages->set_budget(stages->max_peak());
-      relax(stages, kStartWork);
+      relax(stages, start_work(compact_.n));
       lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
                  stages->table()};
     }
@@ -83,7 +87,7 @@ void Ladder::heat_down(Stages* stages) {
   if (start.again.empty()) {
     stages->set_budget(static_cast<double>(lowest_.peak_bytes));
     stages->load(Stages(compact_, graph_, 0).table());
-    make_fit(stages, kStartWork);
+    make_fit(stages, start_work(compact_.n));
     start = stages->table();
   }
   const int64_t work = hot_work(compact_.n);
@@ -95,7 +99,7 @@ void Ladder::heat_down(Stages* stages) {
       if (gap <= 0 || !cool_into(stages, work, 1)) {
         break;
       }
-      relax(stages, kStartWork);
+      relax(stages, start_work(compact_.n));
       lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
                  stages->table()};
       start = lowest_.table;

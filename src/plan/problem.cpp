@@ -2,6 +2,7 @@
 #include "plan/problem.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace encore::plan {
 
@@ -46,6 +47,21 @@ Compact::Compact(const Graph& graph) : n(static_cast<int32_t>(graph.steps.size()
       out[next[input]++] = i;
     }
   }
+}
+
+std::vector<int32_t> by_bytes_held(const Compact& graph) {
+  std::vector<int64_t> held(graph.n + 1, 0);
+  for (int32_t i = 0; i < graph.n; ++i) {
+    if (graph.users(i).size() > 0) {
+      held[i] += graph.bytes[i];
+      held[graph.users(i).end()[-1]] -= graph.bytes[i];
+    }
+  }
+  std::partial_sum(held.begin(), held.end(), held.begin());
+  std::vector<int32_t> order(graph.n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return held[a] > held[b]; });
+  return order;
 }
 
 Schedule plain_schedule(const Compact& graph) {

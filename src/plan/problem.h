@@ -39,6 +39,9 @@ struct Compact {
   double total_time = 0;
 };
 
+/// All steps, those first during which the plain run holds most.
+std::vector<int32_t> by_bytes_held(const Compact& graph);
+
 /// Each step once, each value dropped after its last use.
 Schedule plain_schedule(const Compact& graph);
 

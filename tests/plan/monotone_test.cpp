@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <encore/plan/planner.h>
@@ -9,6 +10,7 @@
 
 #include "../../bench/plan/net.h"
 #include "../../bench/plan/small_graphs.h"
+#include "plan/ladder.h"
 
 namespace encore::plan {
 namespace {
@@ -60,32 +62,39 @@ PlanOptions with(int64_t effort, int64_t states) {
   return options;
 }
 
-void expect_valid(const Graph& graph, const Plan& plan) {
-  const Verdict verdict = validate(graph, plan.schedule);
+void expect_valid(const Graph& graph, const Schedule& schedule, int64_t budget, double bound_time) {
+  const Verdict verdict = validate(graph, schedule);
   ASSERT_TRUE(verdict.valid) << verdict.problem;
   EXPECT_TRUE(verdict.in_order);
-  EXPECT_LE(verdict.peak_bytes, plan.budget_bytes);
-  EXPECT_DOUBLE_EQ(verdict.time, plan.time);
-  EXPECT_LE(plan.lower_bound_time, plan.time * (1 + 1e-12));
+  EXPECT_LE(verdict.peak_bytes, budget);
+  EXPECT_LE(bound_time, verdict.time * (1 + 1e-12));
 }
 
+// One ladder serves all budgets of a graph: what it answers must not depend on what it was asked before, which a plan
+// of its own shows at one of them.
 TEST(Monotone, MoreMemoryIsNeverSlowerAndTheLeastBudgetIsOne) {
   for (const auto& [name, graph] : cases()) {
     for (const int64_t states : {0, 2'000}) {
       SCOPED_TRACE(name + ", states " + std::to_string(states));
       const PlanOptions options = with(2, states);
+      const Compact compact(graph);
+      Ladder ladder(graph, compact, options);
       const int64_t peak = baseline(graph).peak_bytes;
-      const int64_t least = plan(graph, 0, options).min_feasible_bytes;
+      const int64_t least = ladder.least_bytes();
       EXPECT_FALSE(plan(graph, least - 1, options).feasible);
-      double before = INFINITY;
-      for (int64_t k = 0; k <= 6; ++k) {
+      double above = 0;
+      for (int64_t k = 5; k >= 0; --k) {
         const int64_t budget = least + (peak - least) * k * k / 36;
-        const Plan answer = plan(graph, budget, options);
-        ASSERT_TRUE(answer.feasible) << budget << " of " << peak << ", least " << least;
-        EXPECT_EQ(answer.min_feasible_bytes, least);
-        EXPECT_LE(answer.time, before * (1 + 1e-12)) << budget << " of " << peak;
-        expect_valid(graph, answer);
-        before = answer.time;
+        const Ladder::Found found = ladder.best_within(budget);
+        EXPECT_GE(found.extra_time, above * (1 - 1e-12)) << budget << " of " << peak;
+        expect_valid(graph, found.schedule, budget, compact.total_time + ladder.bound(budget));
+        above = found.extra_time;
+        if (k == 2) {
+          const Plan alone = plan(graph, budget, options);
+          ASSERT_TRUE(alone.feasible) << budget << " of " << peak << ", least " << least;
+          EXPECT_EQ(alone.min_feasible_bytes, least);
+          EXPECT_EQ(alone.schedule, found.schedule);
+        }
       }
     }
   }
@@ -94,16 +103,20 @@ TEST(Monotone, MoreMemoryIsNeverSlowerAndTheLeastBudgetIsOne) {
 TEST(Monotone, MoreEffortIsNeverSlower) {
   for (const auto& [name, graph] : cases()) {
     SCOPED_TRACE(name);
+    const Compact compact(graph);
     const int64_t peak = baseline(graph).peak_bytes;
-    const int64_t least = plan(graph, 0, with(0, 0)).min_feasible_bytes;
-    for (const int64_t part : {0, 1, 3}) {
-      double before = INFINITY;
-      for (const int64_t effort : {0, 10, 60}) {
-        const Plan answer = plan(graph, least + (peak - least) * part / 8, with(effort, 0));
-        ASSERT_TRUE(answer.feasible);
-        EXPECT_EQ(answer.min_feasible_bytes, least);
-        EXPECT_LE(answer.time, before * (1 + 1e-12)) << "effort " << effort;
-        before = answer.time;
+    std::map<int64_t, double> before;
+    for (const int64_t effort : {0, 10, 60}) {
+      const PlanOptions options = with(effort, 0);
+      Ladder ladder(graph, compact, options);
+      const int64_t least = ladder.least_bytes();
+      for (const int64_t part : {0, 1, 3}) {
+        const int64_t budget = least + (peak - least) * part / 8;
+        const double time = ladder.best_within(budget).extra_time;
+        // At another budget, were the least another one.
+        const double less = before.emplace(budget, effort == 0 ? INFINITY : -1).first->second;
+        EXPECT_LE(time, less * (1 + 1e-12)) << "effort " << effort;
+        before[budget] = time;
       }
     }
   }

@@ -4,10 +4,14 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <encore/plan/json.h>
 #include <encore/plan/planner.h>
+#include <encore/plan/simulate.h>
 #include <encore/plan/validate.h>
+
+#include "plan/ladder.h"
 
 namespace encore::plan {
 namespace {
@@ -20,8 +24,20 @@ struct Tally {
   double worst = 0;
 };
 
+/// As plan() answers, from a ladder that serves all budgets of its graph.
+Plan answer_of(Ladder* ladder, const Graph& graph, int64_t budget) {
+  Plan answer;
+  answer.feasible = budget >= ladder->least_bytes();
+  if (answer.feasible) {
+    answer.schedule = ladder->best_within(budget).schedule;
+    answer.time = simulate(graph, answer.schedule).time;
+    answer.lower_bound_time = baseline(graph).time + ladder->bound(budget);
+  }
+  return answer;
+}
+
 // The exact search may order recomputations in ways that the integer programme can't, so it may be faster.
-Tally compare(const PlanOptions& options, bool may_be_faster, double worst_gap) {
+Tally compare(const PlanOptions& options, bool one_ladder, bool may_be_faster, double worst_gap) {
   Tally tally;
   std::ifstream file(ENCORE_GOLDEN_DIR "/oracle.jsonl");
   EXPECT_TRUE(file.is_open());
@@ -30,13 +46,18 @@ Tally compare(const PlanOptions& options, bool may_be_faster, double worst_gap) 
     const auto golden = nlohmann::json::parse(line);
     const std::string name = golden["name"];
     const Graph graph = std::get<Graph>(read_problem(golden["graph"].dump(), name));
+    const Compact compact(graph);
+    std::optional<Ladder> ladder;
+    if (one_ladder) {
+      ladder.emplace(graph, compact, options);
+    }
     for (size_t k = 0; k < golden["budgets"].size(); ++k) {
       const int64_t budget = golden["budgets"][k];
       if (golden["optimum"][k].is_null() || !golden["proven"][k]) {
         continue;
       }
       const double optimum = golden["optimum"][k];
-      const Plan answer = plan(graph, budget, options);
+      const Plan answer = ladder ? answer_of(&*ladder, graph, budget) : plan(graph, budget, options);
       if (!answer.feasible) {
         ++tally.infeasible;
         std::printf("%s at %lld: no schedule known, the optimum is %g\n", name.c_str(), static_cast<long long>(budget),
@@ -67,17 +88,17 @@ TEST(Oracle, LocalSearchAloneIsCloseToTheOptimum) {
   PlanOptions options;
   options.exact_states = 0;
   options.effort = 60;  // Less than by default, for the time of the test.
-  const Tally tally = compare(options, false, 0.7);
-  // At budgets 5% above the least feasible one the search can miss the only ways there are, or have none but a run that
-  // evicts; the planner itself solves graphs of this size exactly.
-  EXPECT_LE(tally.infeasible, 4);
-  EXPECT_LE(tally.sum / tally.cases, 0.01);
+  const Tally tally = compare(options, true, false, 0.07);
+  // At budgets 5% above the least feasible one the search can miss the only ways there are; the planner itself solves
+  // graphs of this size exactly.
+  EXPECT_LE(tally.infeasible, 2);
+  EXPECT_LE(tally.sum / tally.cases, 0.002);
   std::printf("local search: %d cases, average %.4f%%, worst %.3f%%\n", tally.cases, 100 * tally.sum / tally.cases,
               100 * tally.worst);
 }
 
 TEST(Oracle, ThePlannerAsItIsKeepsTheOptimum) {
-  const Tally tally = compare({}, true, 1e-6);
+  const Tally tally = compare({}, false, true, 1e-6);
   EXPECT_EQ(tally.infeasible, 0);
   EXPECT_LE(tally.worst, 1e-6);
   std::printf("planner: %d cases, average %.4f%%, worst %.3f%%, %d faster by another order in a stage\n", tally.cases,
