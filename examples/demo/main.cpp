@@ -31,7 +31,14 @@ void write_report(const std::string& path, const std::string& page) {
 void run(const demo::Subject& subject, const demo::Options& options, demo::Comparison* comparison) {
   std::printf("%s: %s\n", subject.name.c_str(), subject.description.c_str());
   encore::MemoryBudget budget = options.budget.make();
-  demo::train(subject, options.steps, budget);
+  try {
+    demo::train(subject, options.steps, budget);
+  } catch (const encore::BudgetError&) {
+    // Why it was refused, and what would do, is easier to see there.
+    write_report(options.report_of(subject.name), budget.run_html(subject.name));
+    std::printf("Report: %s\n", options.report_of(subject.name).c_str());
+    throw;
+  }
   comparison->measure();
   std::printf("  writing the report\n\n");
   write_report(options.report_of(subject.name), budget.run_html(subject.name, comparison->systems()));

@@ -1,7 +1,10 @@
 // From journals and plans to the report's plain data.
 #include "budget/run_record.h"
 
+#include <algorithm>
+
 #include <encore/plan/curve.h>
+#include <encore/plan/json.h>
 
 #include "budget/peak_record.h"
 
@@ -25,8 +28,24 @@ const char* mode_of(const StepReport& step) {
   return "plain";
 }
 
-/// Memory over a schedule, by the graph's own times.
-report::Timeline timeline_of(const char* name, const plan::Graph& graph, const plan::Schedule& schedule) {
+/// By step of the graph: when it began in the step that is shown, in seconds. What is planned was measured in other
+/// steps, perhaps while the machine was busy: on that clock the lines would not lie above each other. Empty if the step
+/// went another way.
+std::vector<double> starts_of(const StepModel& model, const Journal& journal) {
+  if (model.step_of_event.size() != journal.events.size()) {
+    return {};
+  }
+  std::vector<double> starts(model.graph.steps.size(), 0);
+  for (size_t e = journal.events.size(); e-- > 0;) {
+    starts[static_cast<size_t>(model.step_of_event[e])] =
+        static_cast<double>(journal.events[e].start_ns - journal.start_ns) * 1e-9;
+  }
+  return starts;
+}
+
+/// Memory over a schedule; without `starts` by the graph's own times.
+report::Timeline timeline_of(const char* name, const plan::Graph& graph, const plan::Schedule& schedule,
+                             const std::vector<double>& starts) {
   report::Timeline timeline;
   timeline.name = name;
   std::vector<char> seen(graph.steps.size(), 0);
@@ -40,7 +59,8 @@ report::Timeline timeline_of(const char* name, const plan::Graph& graph, const p
     const int64_t background = next < graph.steps.size() ? graph.steps[next].background_bytes : 0;
     const auto during = [&](int64_t bytes, double duration) {
       timeline.points.push_back({seconds, bytes + background});
-      seconds += duration;
+      const double end = seconds + duration;
+      seconds = starts.empty() || next >= starts.size() ? end : std::max(seconds, std::min(end, starts[next]));
     };
     switch (op.kind) {
       case plan::OpKind::kDrop:
@@ -58,15 +78,22 @@ report::Timeline timeline_of(const char* name, const plan::Graph& graph, const p
       }
       case plan::OpKind::kCompute:
         resident += step.bytes;
-        during(resident + step.temp_bytes, step.time);
         if (seen[index] == 0) {
           seen[index] = 1;
           next = index + 1;
+          seconds = starts.empty() ? seconds : std::max(seconds, starts[index]);
         }
+        during(resident + step.temp_bytes, step.time);
         break;
     }
   }
   return timeline;
+}
+
+double when_highest(const report::Timeline& timeline) {
+  const auto highest = std::max_element(timeline.points.begin(), timeline.points.end(),
+                                        [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  return highest == timeline.points.end() ? 0 : highest->seconds;
 }
 
 plan::Schedule plain_schedule(const plan::Graph& graph) {
@@ -75,7 +102,8 @@ plan::Schedule plain_schedule(const plan::Graph& graph) {
   return plan::plan(graph, plan::baseline(graph).peak_bytes, options).schedule;
 }
 
-void add_curve(report::Run& run, const plan::Graph& graph, const plan::Plan& chosen) {
+/// `pace`: of the step that is shown, over what was measured when the plan was made.
+void add_curve(report::Run& run, const plan::Graph& graph, const plan::Plan& chosen, double pace) {
   plan::CurveOptions options;
   options.points = kCurvePoints;
   options.plan.effort = kCurveEffort;
@@ -86,13 +114,13 @@ void add_curve(report::Run& run, const plan::Graph& graph, const plan::Plan& cho
     const bool is_less = point.budget_bytes < chosen.peak_bytes && point.time > chosen.time;
     const bool is_more = point.budget_bytes > chosen.peak_bytes && point.time < chosen.time;
     if (is_less) {
-      run.curve.points.push_back({point.budget_bytes, point.time});
+      run.curve.points.push_back({point.budget_bytes, point.time * pace});
     } else if (is_more) {
-      faster.push_back({point.budget_bytes, point.time});
+      faster.push_back({point.budget_bytes, point.time * pace});
     }
   }
   run.curve.chosen = static_cast<int64_t>(run.curve.points.size());
-  run.curve.points.push_back({chosen.peak_bytes, chosen.time});
+  run.curve.points.push_back({chosen.peak_bytes, chosen.time * pace});
   run.curve.points.insert(run.curve.points.end(), faster.begin(), faster.end());
 }
 
@@ -150,6 +178,16 @@ void RunRecord::add(const StepReport& step, double loss) {
   }
 }
 
+std::string RunRecord::graph_json() const {
+  return shown_.plan ? plan::write_graph(shown_.plan->model->graph_for(shown_.resting_bytes)) : std::string();
+}
+
+double RunRecord::shown_seconds() const {
+  const auto step = std::find_if(steps_.begin(), steps_.end(),
+                                 [&](const report::RunStep& entry) { return entry.index == shown_.index; });
+  return step == steps_.end() ? 0 : step->step_seconds;
+}
+
 report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& systems) const {
   report::Run run;
   run.name = name;
@@ -166,10 +204,14 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
   }
   if (shown_.plan) {
     const plan::Graph graph = shown_.plan->model->graph_for(shown_.resting_bytes);
-    run.timelines.push_back(timeline_of("plain", graph, plain_schedule(graph)));
-    run.timelines.push_back(timeline_of("planned", graph, shown_.plan->plan.schedule));
-    add_curve(run, graph, shown_.plan->plan);
+    const std::vector<double> starts = starts_of(*shown_.plan->model, shown_.journal);
+    run.timelines.push_back(timeline_of("plain", graph, plain_schedule(graph), starts));
+    run.timelines.push_back(timeline_of("planned", graph, shown_.plan->plan.schedule, starts));
+    const double seconds = shown_seconds();
+    const double pace = seconds > 0 && shown_.plan->plan.time > 0 ? seconds / shown_.plan->plan.time : 1;
+    add_curve(run, graph, shown_.plan->plan, pace);
     run.peak = live_at_peak(*shown_.plan->model, graph, shown_.plan->plan.schedule);
+    run.peak.seconds = when_highest(run.timelines.back());
     for (const ValueReport& value : values_) {
       run.values.push_back({value.name, value.module, value.bytes, value.action, value.why, value.seconds});
     }

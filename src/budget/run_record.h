@@ -24,9 +24,14 @@ class RunRecord {
   /// Keeps the step's details; the last one shown wins.
   void show(ShownStep shown) { shown_ = std::move(shown); }
 
+  /// Of the step that is shown; empty if none was planned.
+  std::string graph_json() const;
+
   report::Run run(std::string_view name, const std::vector<RunSystem>& systems) const;
 
  private:
+  double shown_seconds() const;
+
   std::deque<report::RunStep> steps_;  // bounded: the oldest go first
   int64_t limit_bytes_ = -1;
   int64_t resting_bytes_ = -1;

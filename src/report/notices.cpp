@@ -8,6 +8,8 @@ namespace encore::report {
 namespace {
 
 constexpr size_t kNotices = 3;
+// An optimizer makes its state in the first step, so the second is not like it; with a step that learns, one later.
+constexpr int64_t kBeginning = 3;
 
 /// What a message means, and what to do; the message itself is shown as well.
 struct Meaning {
@@ -17,11 +19,9 @@ struct Meaning {
 
 constexpr Meaning kMeanings[] = {
     {"left the plan",
-     "The step did something else than the step that its plan was made for: another shape, another branch, or state "
-     "that "
-     "the optimizer makes once. From there on room was made as it was needed, within the same budget, which takes "
-     "longer. Once or twice at the beginning is usual. If it goes on, the steps are of many kinds: let those that "
-     "differ (evaluation, logging) run outside of budget.step()."},
+     "The step did something else than the step that its plan was made for: another shape, another branch. From there "
+     "on room was made as it was needed, within the same budget, which takes longer. If it goes on, the steps are of "
+     "many kinds: let those that differ (evaluation, logging) run outside of budget.step()."},
     {"nothing was learnt",
      "Something in the step can't be recorded, so no plan was made from it, and room was made as it was needed. Move "
      "what the message names out of budget.step(), or leave it: the budget is kept all the same."},
@@ -62,7 +62,24 @@ std::string notice(const char* style, const std::string& head, const char* means
   return out + "</ul></section>\n";
 }
 
+bool is_of_the_beginning(const RunStep& step) {
+  return step.index < kBeginning && meaning_of(step.message) == kMeanings[0].means;
+}
+
 }  // namespace
+
+std::string about_the_beginning(const Run& run) {
+  std::string numbers;
+  for (const RunStep& step : run.steps) {
+    if (step.mode != "refused" && is_of_the_beginning(step)) {
+      numbers += (numbers.empty() ? "" : " and ") + count_text(step.index);
+    }
+  }
+  return numbers.empty() ? ""
+                         : "The first steps are not like the ones after them, since an optimizer makes its state then: "
+                           "step " +
+                               numbers + " made room as it was needed, without a plan.";
+}
 
 std::string notices(const Run& run) {
   std::vector<const RunStep*> refused;
@@ -70,7 +87,7 @@ std::string notices(const Run& run) {
   for (const RunStep& step : run.steps) {
     if (step.mode == "refused") {
       refused.push_back(&step);
-    } else if (!step.message.empty()) {
+    } else if (!step.message.empty() && !is_of_the_beginning(step)) {
       const char* means = meaning_of(step.message);
       const auto same = std::find_if(others.begin(), others.end(), [&](const auto& o) { return o.first == means; });
       (same != others.end() ? *same : others.emplace_back(means, std::vector<const RunStep*>()))

@@ -66,8 +66,8 @@ std::string to_html(const Run& run) {
     page.table("peak", "Live at the peak",
                "What is in memory " + seconds_text(run.peak.seconds) + " into the step, when it needs most" +
                    (run.peak.during.empty() ? "" : ", while " + run.peak.during + " runs") +
-                   ": summed by module and op.",
-               peak_bar(run), peak_table(run));
+                   ": by module, and as a table by op.",
+               peak_bar(run) + peak_tree(run), peak_table(run));
   }
   page.chart("tradeoff", "Time against memory",
              "What the step would take within other budgets; less memory costs more replay.", curve_chart(run));

@@ -30,6 +30,8 @@ std::string page_header(const Run& run);
 
 /// What the run's steps have to say: refused ones as an alarm, those that left their plan as a note.
 std::string notices(const Run& run);
+/// Of the first steps that went by no plan, in a sentence: they are as usual, and no notice.
+std::string about_the_beginning(const Run& run);
 
 /// A table that the page's script fills from `rows`, an array of arrays of cells.
 struct DrawnTable {
@@ -46,5 +48,7 @@ DrawnTable peak_table(const Run& run);
 std::string actions_bar(const Run& run);
 /// How many bytes of the peak are which module's, likewise.
 std::string peak_bar(const Run& run);
+/// The same module by module, down to ops, to be unfolded.
+std::string peak_tree(const Run& run);
 
 }  // namespace encore::report

@@ -13,9 +13,10 @@ double ratio(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : kUnknown;
 }
 
-// A step that learns runs without a limit: its peak is what plain LibTorch needs, and no promise was made for it.
+// A step that learns runs without a limit: its peak is what plain LibTorch needs, and no promise was made for it. What
+// rests when a step is refused may be above the limit: that is why.
 bool is_governed(const Run& run, const RunStep& step) {
-  return run.limit_bytes < 0 || step.mode != "plain";
+  return run.limit_bytes < 0 || (step.mode != "plain" && step.mode != "refused");
 }
 
 int64_t highest_peak(const Run& run) {
@@ -175,6 +176,10 @@ std::string prediction_figure(const Run& run) {
   return figure("Prediction error", worst == 0 ? "none" : percent_text(worst, true), note);
 }
 
+std::string kinds_of_step(int64_t count) {
+  return count == 1 ? "1 kind of step" : count_text(count) + " kinds of steps";
+}
+
 std::string planning_figure(const Run& run) {
   double seconds = 0;
   std::set<std::string> signatures;
@@ -184,9 +189,9 @@ std::string planning_figure(const Run& run) {
       signatures.insert(step.signature);
     }
   }
-  return figure("Planning", seconds_text(seconds > 0 ? seconds : kUnknown),
-                signatures.empty() ? "nothing was planned"
-                                   : "for " + counted(static_cast<int64_t>(signatures.size()), "signature"));
+  return figure(
+      "Planning", seconds_text(seconds > 0 ? seconds : kUnknown),
+      signatures.empty() ? "nothing was planned" : "for " + kinds_of_step(static_cast<int64_t>(signatures.size())));
 }
 
 std::string replay_figure(const RunStep& step) {
@@ -218,7 +223,7 @@ std::string page_header(const Run& run) {
   std::string out = "<header><p class=\"eyebrow\">Encore run report</p><div class=\"title\"><h1><bdi>" +
                     escape_html(run.name.empty() ? "Unnamed run" : run.name) + "</bdi></h1>" + verdict(run) +
                     "</div><p class=\"lead\">" + escape_html(subtitle(run)) + "</p>";
-  for (const std::string& text : {story(run), about_learning(run)}) {
+  for (const std::string& text : {story(run), about_learning(run), about_the_beginning(run)}) {
     out += text.empty() ? "" : "<p class=\"lead\">" + escape_html(text) + "</p>";
   }
   out += "</header>\n" + notices(run);

@@ -232,8 +232,8 @@ std::string peak_bar(const Run& run) {
     const std::string module = part.path.substr(0, end);
     add(by_module,
         !module.empty()          ? module
-        : part.kind == "outside" ? "outside of the plan"
-                                 : "(no module)",
+        : part.kind == "outside" ? "parameters, gradients, state"
+                                 : "in no module",
         part.bytes);
   }
   return bar_of(by_module);

@@ -75,7 +75,8 @@ class Demo(unittest.TestCase):
     def test_a_budget_far_too_small_is_refused_with_the_bytes_that_are_needed(self):
         done = self.run_demo("-q", "-m", "gpt", "--budget", "4KiB", code=1)
         self.assertRegex(done.stderr, r"budget: .*\d+ bytes.*the budget is 4.0 KiB")
-        self.assertFalse((self.path / "report.html").exists())
+        self.assertIn("Report: report.html", done.stdout)
+        self.assertIn("A step was refused", (self.path / "report.html").read_text())
 
     def test_trains_within_bytes(self):
         done = self.run_demo("-q", "-m", "gpt", "--budget", "1GiB", "--threads", "1")

@@ -120,7 +120,7 @@ class Page(unittest.TestCase):
     def test_the_keyboard_reaches_and_presses_the_sort_buttons(self):
         self.open("normal")
         reached = []
-        for _ in range(60):
+        for _ in range(120):
             ActionChains(self.driver).send_keys(Keys.TAB).perform()
             element = self.driver.switch_to.active_element
             reached.append((element.tag_name, element.get_attribute("aria-label") or element.text))
@@ -247,7 +247,12 @@ class Page(unittest.TestCase):
         self.assertEqual(self.column("peak", 0)[:2], ["what the plan can't drop", "aten::gelu"])
         self.assertEqual(self.column("peak", 3)[0], "30.1%")
         self.assertEqual(self.one("#peak .legend li:first-child").text.split("\n"),
-                         ["outside of the plan", "150.0 MiB", "in 1 value"])
+                         ["parameters, gradients, state", "150.0 MiB", "in 1 value"])
+        summary = self.all("#peak .tree summary")[0]
+        inside = self.all("#peak .tree details ul")[0]
+        self.assertFalse(inside.is_displayed())
+        summary.click()
+        self.assertTrue(inside.is_displayed())
 
     def test_tables_can_be_read_aloud(self):
         self.open("normal")

@@ -195,12 +195,24 @@ TEST(Page, SameBitsAreSaidWhereEveryWayGivesThem) {
 
 TEST(Page, NotesSayWhatTheyMeanAndWhatToDo) {
   report::Run run = sample_run();
+  run.steps[0].index = 10;
+  run.steps[1].index = 11;
   run.steps[0].message = "left the plan at aten::detach_ (op 0 of 'step')";
   run.steps[1].message = "left the plan at aten::add (op 3 of 'step')";
   const std::string page = to_html(run);
   EXPECT_TRUE(holds(page, "2 steps did not go by a plan</h2><p>The step did something else"));
   EXPECT_TRUE(holds(page, "outside of budget.step()"));
-  EXPECT_TRUE(holds(page, "Step 1: <bdi>left the plan at aten::add (op 3 of"));
+  EXPECT_TRUE(holds(page, "Step 11: <bdi>left the plan at aten::add (op 3 of"));
+}
+
+TEST(Page, FirstStepsWithoutAPlanAreNoNotice) {
+  report::Run run = sample_run();
+  run.steps[1].message = "left the plan at aten::detach_ (op 0 of 'step')";
+  const std::string page = to_html(run);
+  EXPECT_FALSE(holds(page, "did not go by a plan"));
+  EXPECT_TRUE(holds(page, "since an optimizer makes its state then: step 1 made room as it was needed"));
+  run.steps[1].message = "nothing was learnt: an op is hidden";
+  EXPECT_TRUE(holds(to_html(run), "1 step did not go by a plan"));
 }
 
 TEST(Page, WhatWasLiveAtThePeakIsSummedByModuleAndOp) {
@@ -210,7 +222,12 @@ TEST(Page, WhatWasLiveAtThePeakIsSummedByModuleAndOp) {
   EXPECT_EQ(data_of(page)["tables"]["peak"], json::parse(R"([["tensors", "", 157286400, 0.375, 1, "outside"],
                 ["aten::gelu", "blocks.0.mlp", 157286400, 0.375, 2, "kept"],
                 ["aten::mm", "blocks.1.attention.out", 104857600, 0.25, 1, "scratch"]])"));
-  for (const char* name : {"outside of the plan", "blocks.0", "blocks.1"}) {
+  EXPECT_TRUE(
+      holds(page, "<summary><span class=\"name\"><bdi>blocks</bdi> <span>3 values</span></span><b>250.0 MiB</b>"));
+  EXPECT_TRUE(
+      holds(page, "<summary><span class=\"name\"><bdi>0.mlp</bdi> <span>2 values</span></span><b>150.0 MiB</b>"));
+  EXPECT_TRUE(holds(page, "<bdi>aten::mm, needed while it runs</bdi>"));
+  for (const char* name : {"parameters, gradients, state", "blocks.0", "blocks.1"}) {
     EXPECT_TRUE(holds(page, std::string("<bdi>") + name + "</bdi>")) << name;
   }
   run.peak.parts.clear();
