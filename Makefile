@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TARGET ?= all
 SETUP ?= dev
 
-.PHONY: demo test random soak bench setup build packages docs symbols format lint clean
+.PHONY: demo demo-ranks ranks-long test random soak bench setup build packages docs symbols format lint clean
 
 setup:
 	@scripts/setup $(SETUP)
@@ -33,6 +33,16 @@ demo:
 	@$(MAKE) --no-print-directory build SETUP=demo PRESET=release TARGET=demo
 	@scripts/with_blas build/release/examples/demo/demo --report build/demo/report.html \
 	  $(if $(BUDGET),--budget '$(BUDGET)') $(if $(MODEL),--model '$(MODEL)') $(if $(STEPS),--steps '$(STEPS)')
+
+# A GPT on ranks that loses one and is resumed: the same bits as undisturbed. make demo-ranks RANKS=2 BUDGET=96MiB STEPS=30
+demo-ranks:
+	@$(MAKE) --no-print-directory build SETUP=test PRESET=release TARGET=ranks_train
+	@RANKS='$(or $(RANKS),2)' BUDGET='$(or $(BUDGET),96MiB)' STEPS='$(or $(STEPS),30)' examples/ranks/demo build/release
+
+# The tests of many ranks, again and again at random. make ranks-long RUNS=200
+ranks-long:
+	@$(MAKE) --no-print-directory build SETUP=test TARGET=dist_worker
+	@python3 tests/dist/long_test.py build/$(PRESET)/tests/dist_worker $(or $(RUNS),200)
 
 bench:
 	@$(MAKE) --no-print-directory build SETUP=bench PRESET=release

@@ -1,11 +1,13 @@
 """Serves training steps of the GPT in Python, with torch.utils.checkpoint: the other side of step_server.cpp.
 
-Usage: python_server.py METER_LIBRARY FOLDER [--small]
+Usage: python_server.py METER_LIBRARY FOLDER [--small] [--encore]
 
 FOLDER is what `bench_steps gpt ... --dump FOLDER` has written: the same weights, batches and seeds, and the gradients of
 the plain steps to compare with. Bytes are counted by the same allocator. Lines and answers are those of bench_steps; the
-ways are plain, checkpoint, reentrant, and sequential N (checkpoint_sequential with N segments).
+ways are plain, checkpoint, reentrant, and sequential N (checkpoint_sequential with N segments); with --encore also encore
+(its checkpoint, a block) and budget BYTES.
 """
+import contextlib
 import ctypes
 import json
 import math
@@ -21,6 +23,8 @@ LAYERS, WIDTH, HEADS, TOKENS, BATCH, VOCABULARY, DROPOUT = 8, 384, 6, 256, 8, 96
 if "--small" in sys.argv:
     LAYERS, WIDTH, HEADS, TOKENS, BATCH, VOCABULARY = 2, 32, 2, 16, 2, 32
 folder = sys.argv[2]
+if "--encore" in sys.argv:
+    import encore
 
 meter = ctypes.CDLL(sys.argv[1])
 for name in ("encore_meter_live", "encore_meter_peak"):
@@ -89,9 +93,15 @@ def checkpointed(use_reentrant):
     return one_by_one(lambda block, x: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=use_reentrant))
 
 
+budgets = {}
+
+
 def ways(way, number):
+    if way == "encore":
+        return one_by_one(encore.checkpoint)
     return {
         "plain": one_by_one(lambda block, x: block(x)),
+        "budget": one_by_one(lambda block, x: block(x)),
         "checkpoint": checkpointed(False),
         "reentrant": checkpointed(True),
         "sequential": lambda blocks, x: torch.utils.checkpoint.checkpoint_sequential(blocks, number, x),
@@ -111,13 +121,30 @@ for line in sys.stdin:
     tokens, targets = batches[step % 4]
     live = meter.encore_meter_live()
     meter.encore_meter_reset()
+    scope, more = contextlib.nullcontext(), {}
+    if words[1] == "budget":
+        budget = budgets.setdefault(words[2], None) or encore.MemoryBudget(int(words[2]))
+        budgets[words[2]] = budget
+        scope = budget.step()
     start = time.perf_counter()
-    adam.zero_grad(set_to_none=False)
-    torch.manual_seed(seeds[step])
-    loss = model(tokens, targets, run_blocks)
-    loss.backward()
-    adam.step()
+    try:
+        with scope:
+            adam.zero_grad(set_to_none=False)
+            torch.manual_seed(seeds[step])
+            loss = model(tokens, targets, run_blocks)
+            loss.backward()
+            adam.step()
+            del loss
+    except RuntimeError as error:
+        if words[1] != "budget" or not isinstance(error, encore.BudgetError):
+            raise
+        print(json.dumps({"refused": str(error)}), flush=True)
+        continue
     seconds = time.perf_counter() - start
-    del loss
-    print(json.dumps({"seconds": seconds, "resting_bytes": live, "peak_bytes": meter.encore_meter_peak(),
+    if words[1] == "budget":
+        report = budget.report()
+        more = {"mode": report.mode.name.lower(), "predicted_peak_bytes": report.predicted_peak_bytes,
+                "ops_replayed": report.ops_replayed, "replay_seconds": report.replay_seconds,
+                "planning_seconds": report.planning_seconds}
+    print(json.dumps({**more, "seconds": seconds, "resting_bytes": live, "peak_bytes": meter.encore_meter_peak(),
                       "max_abs_grad_diff": difference(step), "threads": torch.get_num_threads()}), flush=True)

@@ -1,11 +1,12 @@
 """Training steps of every workload, all ways of running them in one interleaved run.
 
 Usage: run.py BUILD_DIR [--quick] [--no-budgets] [--workloads gpt,resnet,...] [--rounds N] [--small]
-              [--json FILE]
+              [--json FILE] [--against BUILD_DIR]
 
 Plain LibTorch, Encore at budgets and, for the GPT, Encore's and Python's checkpoints. A step is forward, backward and
 Adam. Plain steps, Encore's and Python's run in processes of their own, one step at a time in turn: a process that reuses
 freed blocks would make the others' faster. Peaks are bytes at the allocator, counted in the same way everywhere.
+`--against` adds another commit's budgets, by its bench_steps, to the same rounds.
 """
 import argparse
 import json
@@ -23,12 +24,14 @@ parser.add_argument("--small", action="store_true")
 parser.add_argument("--workloads", default="gpt,resnet,unet,lstm,tree")
 parser.add_argument("--rounds", type=int)
 parser.add_argument("--json")
+parser.add_argument("--against", help="the build of another commit, whose budgets take their turns too")
 options = parser.parse_args()
 
 FRACTIONS = [] if options.no_budgets else [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
 ROUNDS = options.rounds or (1 if options.quick else 4)
 WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
 SIZE = "small" if options.small else "real"
+os.environ["PYTHONPATH"] = os.path.join(options.build, "python")
 os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured
 
 
@@ -105,7 +108,8 @@ def budgets(start, plain, activations, resting):
 
 
 def run_workload(workload, folder):
-    command = [os.path.join(options.build, "bench", "bench_steps"), workload, SIZE]
+    arguments = ["bench/bench_steps", workload, SIZE]
+    command = [os.path.join(options.build, arguments[0]), *arguments[1:]]
     plain_server = Server(*command, *(["--dump", folder] if workload == "gpt" else []))
     servers = [plain_server]
 
@@ -123,10 +127,13 @@ def run_workload(workload, folder):
     reuse_server = start("--reuse")
     systems.append(System("plain, blocks reused", reuse_server, "plain", plain))
     if workload == "gpt":
-        python = Server("/usr/bin/python3", "bench/steps/python_server.py",
-                        os.path.join(options.build, "bench", "libbench_meter.so"), folder,
-                        *(["--small"] if options.small else []))
-        servers.append(python)
+        def start_python(*extra):
+            servers.append(Server("/usr/bin/python3", "bench/steps/python_server.py",
+                                  os.path.join(options.build, "bench", "libbench_meter.so"), folder,
+                                  *(["--small"] if options.small else []), *extra))
+            return servers[-1]
+
+        python = start_python()
         python_plain = System("Python, plain", python, "plain")
         systems += [
             System("Scope(keep_all())", plain_server, "keep_all", plain),
@@ -141,13 +148,31 @@ def run_workload(workload, folder):
              for n in ([2] if options.small else [4] if options.quick else [2, 4])]
         # Encore within the bytes that Python's checkpoints reach.
         python.step(0, "plain")
+        step = python.step(1, "plain")
+        python_rest, python_activations = step["resting_bytes"], step["peak_bytes"] - step["resting_bytes"]
         step = python.step(1, "checkpoint")
         limit = resting + step["peak_bytes"] - step["resting_bytes"]
         if options.quick:
             systems = [system for system in systems if system.way in ("plain", "per_block", "checkpoint")]
-        elif not options.no_budgets:
+        for fraction in [f for f in FRACTIONS if f in (1.0, 0.5, 0.3)]:
+            server = start_python("--encore")
+            server.step(0, "plain")
+            own = python_rest + int(fraction * python_activations)
+            systems.append(System(f"Encore in Python, {fraction:.0%} budget", server, f"budget {own}", python_plain,
+                                  None, own))
+        if not (options.quick or options.no_budgets):
+            server = start_python("--encore")
+            server.step(0, "plain")
+            systems.append(System("Encore in Python, a checkpoint a block", server, "encore", python_plain))
             systems.append(System("Encore, budget of Python's peak", start(), f"budget {limit}", plain, None, limit))
     systems += budgets(start, plain, activations, resting)
+    if options.against:
+        other = os.path.join(options.against, arguments[0])
+        for system in [system for system in systems if system.fraction]:
+            servers.append(Server(other, *arguments[1:]))
+            servers[-1].step(0, "plain")
+            systems.append(System(f"the other build, {system.fraction:.0%} budget", servers[-1], system.way, plain, None,
+                                  system.budget))
     if workload == "tree" and systems[-1].way == "least":
         systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
     for number in range(WARM_UP + ROUNDS):
@@ -169,16 +194,16 @@ def run_workload(workload, folder):
 
 def print_table(workload, results):
     print(f"\n{workload}: a step is forward, backward and Adam; extra time over the plain step of the same side")
-    print(f"{'':36} {'peak MB':>8} {'above rest':>10} {'predicted':>9} {'median s':>9} {'extra':>7} {'min s':>7} "
+    print(f"{'':39} {'peak MB':>8} {'above rest':>10} {'predicted':>9} {'median s':>9} {'extra':>7} {'min s':>7} "
           f"{'extra':>7} {'replayed':>8}  gradients")
     for row in results:
         if row["refused"]:
-            print(f"{row['system']:36} refused: {row['refused'][:120]}")
+            print(f"{row['system']:39} refused: {row['refused'][:120]}")
             continue
         predicted = f"{row['predicted_peak_bytes'] / 1e6:9.1f}" if row["predicted_peak_bytes"] > 0 else f"{'':9}"
         same = "same bits" if row["max_abs_grad_diff"] == 0 else f"differ by {row['max_abs_grad_diff']:.1e}"
         above = (row["peak_bytes"] - row["resting_bytes"]) / 1e6
-        print(f"{row['system']:36} {row['peak_bytes'] / 1e6:8.1f} {above:10.1f} {predicted} "
+        print(f"{row['system']:39} {row['peak_bytes'] / 1e6:8.1f} {above:10.1f} {predicted} "
               f"{statistics.median(row['step_seconds']):9.3f} {row['time_ratio'] - 1:7.1%} "
               f"{min(row['step_seconds']):7.3f} {row['time_ratio_minimum'] - 1:7.1%} {row['ops_replayed']:8}  {same}")
 

@@ -126,6 +126,12 @@ class ENCORE_API MemoryBudget {
 
     /// Shown with the step in the run's report.
     void set_loss(double loss);
+    /// Something went wrong that is no C++ exception: the step counts as failed, and nothing is learnt from it.
+    void abandon();
+    /// Ops from here on belong to the module of that name in the report, until it is left; the innermost one counts. In
+    /// place of what name_modules_of() finds out. On the step's own thread.
+    void enter_module(std::string name);
+    void leave_module();
 
    private:
     friend class MemoryBudget;
@@ -151,7 +157,7 @@ class ENCORE_API MemoryBudget {
   void leave_alone_below(int64_t bytes);
 
   /// Reports name values by the model's modules from the next step on. An op that reads a parameter belongs to that
-  /// parameter's module; any other to the innermost module that has such ops both before and after it.
+  /// parameter's module; for the others see docs/report.md. The model may be called in any way, and is not changed.
   void name_modules_of(const torch::nn::Module& model);
 
   /// Of the last step, also if it was refused before it began.
@@ -164,7 +170,10 @@ class ENCORE_API MemoryBudget {
   /// value), as JSON of the format "encore-run-1", which the commands `encore report` and `encore trace` read. The
   /// curve is planned here and takes a few seconds for a large model.
   std::string run_json(std::string_view name, const std::vector<RunSystem>& systems = {}) const;
-  /// The same as one web page that needs no network.
+  /// The last planned step as the planner saw it, JSON of the format "encore-graph-1", which `encore plan` and
+  /// `encore curve` read. Empty if no step was planned.
+  std::string graph_json() const;
+  /// The run as one web page that needs no network.
   std::string run_html(std::string_view name, const std::vector<RunSystem>& systems = {}) const;
 
  private:

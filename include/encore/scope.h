@@ -1,8 +1,8 @@
 // Records what happens in a scope, under a policy.
 //
 // The first scope (or checkpoint) of a process takes LibTorch's autograd engine slot, for the rest of the process: that
-// is where LibTorch asks how to save a tensor. In a process where it is taken already, as in Python, SlotError is
-// thrown.
+// is where LibTorch asks how to save a tensor. Where somebody else holds it SlotError is thrown; in a Python process the
+// module `encore` must have been imported.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,7 @@
 #include "budget/fraction.h"
 #include "budget/known_steps.h"
 #include "budget/module_names.h"
+#include "budget/module_trail.h"
 #include "budget/refusals.h"
 #include "budget/run_record.h"
 #include "budget/step_governor.h"
@@ -43,7 +44,7 @@ struct MemoryBudget::Impl {
   int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
   int64_t steps = 0;
   budget::KnownSteps known;
-  budget::ModuleNames modules;
+  budget::ModuleTree modules;
   StepReport last;
   std::optional<BudgetError> refusal;
   budget::RunRecord record;
@@ -125,6 +126,13 @@ struct MemoryBudget::Step::Impl {
   double loss = report::kUnknown;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   int exceptions = std::uncaught_exceptions();
+  bool abandoned = false;
+  budget::ModuleTrail trail;
+
+  size_t ops_so_far() const {
+    const std::lock_guard<RecursiveMutex> lock(open.tape()->mutex());
+    return open.tape()->ops().size();
+  }
 };
 
 MemoryBudget::MemoryBudget(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -207,6 +215,11 @@ std::string MemoryBudget::run_json(std::string_view name, const std::vector<RunS
   return report::to_json(impl_->record.run(name, systems));
 }
 
+std::string MemoryBudget::graph_json() const {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  return impl_->record.graph_json();
+}
+
 std::string MemoryBudget::run_html(std::string_view name, const std::vector<RunSystem>& systems) const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return report::to_html(impl_->record.run(name, systems));
@@ -219,6 +232,18 @@ void MemoryBudget::name_modules_of(const torch::nn::Module& model) {
 
 void MemoryBudget::Step::set_loss(double loss) {
   impl_->loss = loss;
+}
+
+void MemoryBudget::Step::abandon() {
+  impl_->abandoned = true;
+}
+
+void MemoryBudget::Step::enter_module(std::string name) {
+  impl_->trail.enter(impl_->ops_so_far(), std::move(name));
+}
+
+void MemoryBudget::Step::leave_module() {
+  impl_->trail.leave(impl_->ops_so_far());
 }
 
 MemoryBudget::Step MemoryBudget::step() {
@@ -285,7 +310,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
   governor->stop();
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const budget::StepFigures figures = governor->figures();
-  const bool threw = std::uncaught_exceptions() > exceptions;
+  const bool threw = abandoned || std::uncaught_exceptions() > exceptions;
   // A refusal that the user's code has caught counts if the step did nothing more.
   report.refused = figures.refused.has_value() && (threw || figures.refused_at == governor->journal().events.size());
   report.failed = threw || report.refused;
@@ -323,7 +348,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
 
 void MemoryBudget::Step::Impl::put_back() {
   const tape::RandomLock random = tape::lock_random_ops();
-  const std::lock_guard<std::recursive_mutex> lock(open.tape()->mutex());
+  const std::lock_guard<RecursiveMutex> lock(open.tape()->mutex());
   governor->undo().put_back(*open.tape());
 }
 
@@ -358,7 +383,7 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   } else if (figures.left_plan) {
     report.note = "left the plan at " + figures.left_at;
   }
-  const std::lock_guard<std::recursive_mutex> tape_lock(open.tape()->mutex());
+  const std::lock_guard<RecursiveMutex> tape_lock(open.tape()->mutex());
   report.ops_recorded = static_cast<int64_t>(open.tape()->ops().size());
   const auto& plan = governor->itinerary();
   if (plan && plan->model->path.size() == journal.events.size() && !report.failed && !figures.limit_was_lifted) {
@@ -373,7 +398,8 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   const bool followed = report.mode == StepMode::kPlanned && figures.evictions == 0;
   if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
     const int64_t start_ns = now_ns();
-    const std::vector<std::string> modules = budget->modules.of_ops(*open.tape());
+    const std::vector<std::string> modules =
+        trail.empty() ? budget::module_paths(budget->modules, *open.tape()) : trail.of_ops(open.tape()->ops().size());
     auto model = budget::build_model(*open.tape(), journal, report.resting_bytes, modules);
     budget->known.learn(std::move(model), report.limit_bytes, sight, static_cast<double>(now_ns() - start_ns) * 1e-9);
   }

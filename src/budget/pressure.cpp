@@ -56,7 +56,7 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
       refuse(shortage, nbytes, is_locked);
     }
   };
-  std::unique_lock<std::recursive_mutex> lock(region->tape().mutex(), std::defer_lock);
+  std::unique_lock<RecursiveMutex> lock(region->tape().mutex(), std::defer_lock);
   // A worker of a parallel op must not wait for the thread that waits for it, nor who has the generator for a replay
   // that is about to draw. A recorded random op may wait: nobody who has the tape's lock waits for the random one.
   if (at::in_parallel_region() || tape::has_generator()) {

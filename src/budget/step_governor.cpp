@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/spare.h"
+#include "record/backward.h"
 #include "run/process.h"
 
 namespace encore::budget {
@@ -64,6 +65,7 @@ class StepGovernor::NodeObserver {
     if (!governor || !governor->running_) {
       return nullptr;
     }
+    record::notice_backward();
     auto inside = std::make_unique<Inside>(governor);
     governor->node_started(call.name());
     return inside;
@@ -118,7 +120,7 @@ void StepGovernor::stop() {
     running_ = false;
     return;
   }
-  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
   running_ = false;
   packed_.clear();
   region->tape().release_retained();
@@ -183,7 +185,7 @@ void StepGovernor::node_started(const char* name) {
   node_.node = name == nullptr ? "" : name;
   begin();
   if (const auto region = region_.lock(); first && region && running_) {
-    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+    const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
     graph_peak_ = plain_peak_ = std::max(plain_peak_.load(), plain_bytes_now());
     look_at_process();
   }
@@ -198,7 +200,7 @@ void StepGovernor::node_ended() {
   if (!region || !running_) {
     return;
   }
-  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
   node_.away_ns = std::exchange(away_ns_, 0);
   node_.duration_ns = now_ns() - node_.start_ns - node_.away_ns;
   node_.path = extend_path(journal_.signature(), node_);
@@ -215,7 +217,7 @@ void StepGovernor::begin() {
   if (setting_.find && region->tape().has_drawn()) {
     random = tape::lock_random_ops();
   }
-  const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+  const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
   if (!journal_.events.empty()) {
     find_released(static_cast<int32_t>(journal_.events.size()) - 1);
     follow(journal_.events.size() - 1);
@@ -390,7 +392,7 @@ void StepGovernor::count_outside_storages() {
 void StepGovernor::hint(OpId first) {
   const auto region = region_.lock();
   if (region && running_) {
-    const std::lock_guard<std::recursive_mutex> lock(region->tape().mutex());
+    const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
     prices_.hint(first, static_cast<OpId>(region->tape().ops().size()));
   }
 }

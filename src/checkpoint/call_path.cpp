@@ -4,7 +4,7 @@
 namespace encore {
 
 CallPath::CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last) {
-  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   std::set<tape::ValueId> seen;
   for (tape::OpId id = first; id < last; ++id) {
     const tape::Op& op = tape.ops()[static_cast<size_t>(id)];

@@ -3,14 +3,14 @@
 
 #include <encore/error.h>
 
-#include "record/engine.h"
+#include "host/host.h"
 
 namespace encore {
 
 using record::Recorder;
 
 OpenRegion::OpenRegion(const std::string& name, const Make& make) : thread_(std::this_thread::get_id()) {
-  record::ensure_engine();
+  host::ensure_engine();
   Recorder* current = Recorder::current();
   if (current == nullptr || Recorder::is_paused()) {
     // Inside backward the thread's own recorder rests: what begins here has a tape of its own.
@@ -27,7 +27,7 @@ OpenRegion::OpenRegion(const std::string& name, const Make& make) : thread_(std:
   if (!recorder->regions().empty()) {
     parent = std::dynamic_pointer_cast<ReplayRegion>(recorder->regions().back());
   }
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   region_ = make(tape_, static_cast<tape::OpId>(tape_->ops().size()), std::move(parent));
   recorder->push(region_);
 }

@@ -12,7 +12,8 @@
 #include <encore/memory.h>
 
 #include "base/plain_numbers.h"
-#include "record/engine.h"
+#include "host/host.h"
+#include "record/backward.h"
 #include "run/events.h"
 
 namespace encore {
@@ -210,7 +211,7 @@ namespace {
 
 void prepare() {
   live_tensor_bytes();  // from here on the allocator counts
-  record::ensure_engine();
+  host::ensure_engine();
   record::set_backward_listener([] {
     if (run::anyone_listens()) {
       run::tell_backward_begins();

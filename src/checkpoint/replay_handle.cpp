@@ -28,7 +28,7 @@ ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId v
 
 ReplayHandle::~ReplayHandle() {
   tape::Tape& tape = region_->tape();
-  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   if (!anew_) {
     sign_off();
   }
@@ -93,7 +93,7 @@ bool ReplayHandle::is_at_hand() const {
 
 at::Tensor ReplayHandle::get() {
   tape::RandomLock random;
-  std::unique_lock<std::recursive_mutex> lock(region_->tape().mutex());
+  std::unique_lock<RecursiveMutex> lock(region_->tape().mutex());
   if (is_kept_as_saved()) {
     if (region_->governor()) {
       region_->governor()->asked(value_);

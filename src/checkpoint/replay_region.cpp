@@ -4,7 +4,7 @@
 #include <encore/error.h>
 
 #include "checkpoint/replay_handle.h"
-#include "record/engine.h"
+#include "record/backward.h"
 #include "run/allocator.h"
 #include "run/replay.h"
 
@@ -33,7 +33,7 @@ ReplayRegion::ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, s
 
 ReplayRegion::~ReplayRegion() {
   // Entries are handles of the same tape, in outer regions.
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   entries_.clear();
   tape_->remove_holder(this);
 }
@@ -189,7 +189,7 @@ void ReplayRegion::opened() {
 
 void ReplayRegion::closed() {
   {
-    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
     last_ = static_cast<tape::OpId>(tape_->ops().size());
     tape_->fingerprint_results(first_storage_);
   }
@@ -199,7 +199,7 @@ void ReplayRegion::closed() {
 }
 
 run::RegionFigures ReplayRegion::figures() const {
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   run::RegionFigures figures;
   std::set<int32_t> storages;  // a storage is kept, or dropped, once
   for (const ValueId id : handles_.values()) {
@@ -246,7 +246,7 @@ void ReplayRegion::bring_back_group() {
   for (const auto& region : options_.group->alive()) {
     // Functions called outside any scope have tapes of their own. One that another thread is busy with can't be waited
     // for: that thread may be waiting for ours.
-    const std::unique_lock<std::recursive_mutex> lock(region->tape_->mutex(), std::try_to_lock);
+    const std::unique_lock<RecursiveMutex> lock(region->tape_->mutex(), std::try_to_lock);
     if (!lock.owns_lock()) {
       continue;
     }
@@ -391,7 +391,7 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   request.take = [&](ValueId value, const c10::Storage& storage) { hold(value, storage); };
   record::release_after_backward([weak = std::weak_ptr<tape::Tape>(tape_)] {
     if (const auto tape = weak.lock()) {
-      const std::lock_guard<std::recursive_mutex> lock(tape->mutex());
+      const std::lock_guard<RecursiveMutex> lock(tape->mutex());
       tape->release_retained();
     }
   });

@@ -5,7 +5,7 @@
 
 #include <encore/error.h>
 
-#include "record/engine.h"
+#include "record/backward.h"
 #include "tape/compat.h"
 
 namespace encore {
@@ -24,10 +24,10 @@ class RerunFrame::SlotHandle final : public record::Saved {
   }
   ~SlotHandle() override {
     {
-      const std::lock_guard<std::recursive_mutex> tape_lock(frame_->tape_->mutex());
+      const std::lock_guard<RecursiveMutex> tape_lock(frame_->tape_->mutex());
       frame_->tape_->count_dropped(-1);
     }
-    const std::lock_guard<std::recursive_mutex> lock(frame_->mutex_);
+    const std::lock_guard<RecursiveMutex> lock(frame_->mutex_);
     Slot& slot = frame_->slots_[slot_];
     if (--slot.handles == 0) {
       slot.first.reset();
@@ -86,7 +86,7 @@ void RerunRegion::closed() {
 }
 
 run::RegionFigures RerunFrame::figures() const {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::lock_guard<RecursiveMutex> lock(mutex_);
   run::RegionFigures figures;
   std::map<const c10::StorageImpl*, size_t> seen;  // storages held weakly keep their address
   for (const Slot& slot : slots_) {
@@ -135,7 +135,7 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
 
 RerunFrame::~RerunFrame() {
   if (tape_) {
-    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
     tape_->remove_holder(this);
   }
 }
@@ -170,7 +170,7 @@ void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
 
 void RerunFrame::end() {
   bool drew = random_.moved_on();  // the generator has a lock, which a thread may hold that waits for the tape's
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   last_ = static_cast<tape::OpId>(tape_->ops().size());
   for (Slot& slot : slots_) {
     slot.first.reset();
@@ -202,8 +202,8 @@ void RerunFrame::end() {
 
 std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   // In this order, as in get().
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  const std::lock_guard<std::recursive_mutex> tape_lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(mutex_);
+  const std::lock_guard<RecursiveMutex> tape_lock(tape_->mutex());
   Slot slot;
   slot.op = op;
   slot.at = static_cast<tape::OpId>(tape_->ops().size()) - first_;
@@ -300,7 +300,7 @@ void RerunFrame::note_rewritten(tape::ValueId before) {
 }
 
 void RerunFrame::let_go() {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::lock_guard<RecursiveMutex> lock(mutex_);
   for (Slot& slot : slots_) {
     slot.again.reset();
   }
@@ -319,7 +319,7 @@ at::Tensor RerunFrame::as_autograd_has_it(const Slot& slot) {
 }
 
 at::Tensor RerunFrame::get(size_t index) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::lock_guard<RecursiveMutex> lock(mutex_);
   if (slots_[index].first) {
     return slots_[index].first->get();
   }

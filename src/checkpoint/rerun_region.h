@@ -95,7 +95,7 @@ class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::
   at::ScalarType autocast_dtype_;
   tape::World world_;
   c10::impl::LocalDispatchKeySet dispatch_keys_;
-  mutable std::recursive_mutex mutex_;
+  mutable RecursiveMutex mutex_;
   std::string rewritten_;  // a captured tensor whose history the function changed
   size_t next_slot_ = 0;   // while the function is called again
   size_t missing_ = 0;

@@ -66,12 +66,12 @@ void Scope::end() {
 }
 
 ScopeStats Scope::stats() const {
-  const std::lock_guard<std::recursive_mutex> lock(impl_->open.tape()->mutex());
+  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape()->mutex());
   return impl_->region().stats();
 }
 
 std::string Scope::dump() const {
-  const std::lock_guard<std::recursive_mutex> lock(impl_->open.tape()->mutex());
+  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape()->mutex());
   return impl_->open.tape()->dump();
 }
 
@@ -87,7 +87,7 @@ at::Tensor adaptive_checkpoint(const at::Tensor& tensor, int64_t threshold_bytes
   if (!tensor.defined()) {
     throw InvalidArgument("checkpoint(tensor): the tensor is undefined; pass the result of an op");
   }
-  const std::lock_guard<std::recursive_mutex> lock(recorder->tape()->mutex());
+  const std::lock_guard<RecursiveMutex> lock(recorder->tape()->mutex());
   const tape::ValueId value = recorder->tape()->find(tensor);
   if (value != tape::kNone && recorder->tape()->value(value).nbytes <= threshold_bytes) {
     return tensor;

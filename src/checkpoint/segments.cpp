@@ -97,6 +97,7 @@ bool SegmentRunner::before_op_in_scope(record::Recorder& recorder, tape::OpId ne
   };
   auto region = std::make_shared<ReplayRegion>(
       recorder.tape(), next, std::static_pointer_cast<ReplayRegion>(recorder.regions().back()), std::move(options));
+  region->set_hooks_depth(recorder.regions().back()->hooks_depth());  // it was the scope that opened here
   open_ = region;
   recorder.push(std::move(region));
   return true;

@@ -21,7 +21,7 @@ void put_back(const c10::Storage& storage, const c10::Storage& then) {
 }  // namespace
 
 StoragesThen::StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
-  const std::lock_guard<std::recursive_mutex> lock(tape_.mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
   try {
     for (tape::OpId id = first; id < last; ++id) {
       const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
@@ -81,7 +81,7 @@ void StoragesThen::use(tape::ValueId id, tape::OpId first) {
 }
 
 void StoragesThen::swap_back() {
-  const std::lock_guard<std::recursive_mutex> lock(tape_.mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
   for (const Swap& swap : swaps_) {
     if (!swap.now) {
       continue;
@@ -110,7 +110,7 @@ GradientsThen::~GradientsThen() {
 
 RandomThen::RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start) {
   lock_ = tape::lock_random_ops();
-  const std::lock_guard<std::recursive_mutex> lock(tape.mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   use(start);
   for (tape::OpId id = first; id < last; ++id) {
     const auto& random = tape.ops()[static_cast<size_t>(id)].random;
@@ -139,7 +139,7 @@ Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
       random_(at::detail::getDefaultCPUGenerator()) {
   tape_->copy_overwritten_sources();
   if (outer_) {
-    const std::lock_guard<std::recursive_mutex> lock(outer_->mutex());
+    const std::lock_guard<RecursiveMutex> lock(outer_->mutex());
     for (int32_t i = 0; i < outer_->num_storages(); ++i) {
       if (outer_->storage(i).changed_unseen()) {
         changed_.insert(i);
@@ -155,7 +155,7 @@ Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
 
 Rehearsal::~Rehearsal() {
   recorder_->uninstall();
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   std::set<const c10::StorageImpl*> storages;
   // Last to first: the oldest state of each storage and generator is what remains.
   for (auto id = static_cast<tape::ValueId>(tape_->num_values()); id-- > 0;) {
@@ -183,7 +183,7 @@ Rehearsal::~Rehearsal() {
 
 /// Their versions have moved and their bytes have not: to the outer tape nothing was changed.
 void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
-  const std::lock_guard<std::recursive_mutex> lock(outer_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(outer_->mutex());
   for (int32_t i = 0; i < outer_->num_storages(); ++i) {
     tape::StorageRecord& record = outer_->storage(i);
     if (record.changed_unseen() && changed_.count(i) == 0 && put_back.count(record.weak._unsafe_get_target()) > 0) {
@@ -193,7 +193,7 @@ void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
 }
 
 int64_t Rehearsal::copied_bytes() const {
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   int64_t bytes = 0;
   for (size_t id = 0; id < tape_->num_values(); ++id) {
     const tape::Value& value = tape_->value(static_cast<tape::ValueId>(id));

@@ -214,7 +214,7 @@ void Recorder::start(const at::RecordFunction& call) {
   const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
   const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
   {
-    const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+    const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
     tape_->begin(flight.pending, *info, args, watched_from);
     try {
       enter_regions(flight.pending, args);
@@ -263,6 +263,7 @@ void Recorder::note_nested_writes(const tape::OpInfo& info, const at::RecordFunc
 }
 
 void Recorder::push(std::shared_ptr<Region> region) {
+  region->set_hooks_depth(compat::user_hooks().depth);
   regions_.push_back(std::move(region));
   find_called_again();
   regions_.back()->opened();
@@ -334,7 +335,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   pending.duration_ns = now_ns() - pending.start_ns;
   const bool drew = flight.random != nullptr && flight.random->moved_on();
   flight.random_lock = {};
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   const bool threw = std::uncaught_exceptions() > flight.exceptions || call.outputs().size() < flight.info->num_returns;
   if (threw) {
     tape_->abort(pending);
@@ -448,7 +449,7 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   if (no_locks) {
     return defer(recorded_->saves);
   }
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
   if (recorded_ != nullptr && !is_settled(*recorded_, value)) {
     return defer(recorded_->saves);
@@ -465,7 +466,7 @@ bool Recorder::is_settled(const Flight& flight, tape::ValueId value) const {
 
 std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor, bool as_it_is) {
   const Pause own_ops_go_unseen;
-  const std::lock_guard<std::recursive_mutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
   const tape::ValueId value = tape_->find(tensor);
   const bool can_be_had_again = value != tape::kNone && !tape_->value(value).is_constant();
   if (!can_be_had_again) {

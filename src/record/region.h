@@ -15,6 +15,10 @@ class Region {
 
   /// The first op inside.
   tape::OpId first() const { return first_; }
+  /// How many saved-tensor hooks of the user's own were set when the region opened: those set inside it win.
+  size_t hooks_depth() const { return hooks_depth_.value_or(0); }
+  /// The recorder does so as it opens the region, if nobody has.
+  void set_hooks_depth(size_t depth) { hooks_depth_ = hooks_depth_.value_or(depth); }
   /// True where ops inside can't be replayed from outside: their function is called again instead.
   virtual bool is_opaque() const { return false; }
   /// Opaque regions only: autograd saves `tensor`, in the order in which the function saves; `op` is the op that runs.
@@ -51,6 +55,7 @@ class Region {
 
  private:
   tape::OpId first_;
+  std::optional<size_t> hooks_depth_;
 };
 
 }  // namespace encore::record

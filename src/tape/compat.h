@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
 #include <torch/version.h>
@@ -30,6 +32,10 @@
 #define ENCORE_ALLOCATE_CONST const
 #define ENCORE_ALLOCATOR_COPY_DATA
 #endif
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace encore::compat {
 
@@ -70,6 +76,52 @@ inline void set_version(c10::VariableVersion& counter, uint32_t version) {
   static_cast<Counter*>(const_cast<void*>(identity_of(counter)))->version = version;
 #endif
 }
+
+/// How exactly kernels of the CPU compute with floats: one setting, from 2.10 on one for each kind of op, which may be
+/// inherited from a more general one.
+#if ENCORE_TORCH_AT_LEAST(2, 10)
+struct FloatPrecision {
+  at::Float32Precision matmul = at::Float32Precision::NONE;
+  at::Float32Precision convolution = at::Float32Precision::NONE;
+  at::Float32Precision recurrent = at::Float32Precision::NONE;
+
+  bool operator==(const FloatPrecision& other) const {
+    return matmul == other.matmul && convolution == other.convolution && recurrent == other.recurrent;
+  }
+};
+
+inline FloatPrecision float_precision() {
+  const auto of = [](at::Float32Op op) { return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, op); };
+  return {of(at::Float32Op::MATMUL), of(at::Float32Op::CONV), of(at::Float32Op::RNN)};
+}
+
+inline void set_float_precision(const FloatPrecision& wanted) {
+  const auto set = [](at::Float32Op op, at::Float32Precision precision) {
+    using at::Float32Precision;
+    constexpr auto kBackend = at::Float32Backend::MKLDNN;
+    at::Context& context = at::globalContext();
+    if (context.float32Precision(kBackend, op) == precision) {
+      return;
+    }
+    context.setFloat32Precision(kBackend, op, Float32Precision::NONE);  // inherited, where that gives the same
+    if (context.float32Precision(kBackend, op) != precision) {
+      context.setFloat32Precision(kBackend, op,
+                                  precision == Float32Precision::NONE ? Float32Precision::IEEE : precision);
+    }
+  };
+  set(at::Float32Op::MATMUL, wanted.matmul);
+  set(at::Float32Op::CONV, wanted.convolution);
+  set(at::Float32Op::RNN, wanted.recurrent);
+}
+#else
+using FloatPrecision = at::Float32MatmulPrecision;
+inline FloatPrecision float_precision() {
+  return at::globalContext().float32MatmulPrecision();
+}
+inline void set_float_precision(FloatPrecision wanted) {
+  at::globalContext().setFloat32MatmulPrecision(wanted);
+}
+#endif
 
 inline bool autocast_on_cpu() {
 #if ENCORE_TORCH_AT_LEAST(2, 4)
@@ -133,7 +185,26 @@ class AutocastCpu {
   at::ScalarType dtype_;
 };
 
+/// Saved-tensor hooks that the user has set on this thread, which only Python can.
+struct UserHooks {
+  size_t depth = 0;
+  bool forbidden = false;  // by disable_saved_tensors_hooks, or while a compiler traces; from 2.12 on nobody asks then
+};
+inline UserHooks user_hooks() {
+  const at::impl::SavedTensorDefaultHooksTLS& state = at::SavedTensorDefaultHooks::get_tls_state();
+  UserHooks hooks{state.stack.size(), state.disabled_error_message.has_value()};
+#if ENCORE_TORCH_AT_LEAST(2, 1)
+  hooks.forbidden = hooks.forbidden || state.is_tracing;
+#endif
+  return hooks;
+}
+
 /// Graph nodes are held by std::shared_ptr, from 2.12 on by c10::intrusive_ptr.
+#if ENCORE_TORCH_AT_LEAST(2, 12)
+using NodePtr = c10::intrusive_ptr<torch::autograd::Node>;
+#else
+using NodePtr = std::shared_ptr<torch::autograd::Node>;
+#endif
 template <class Node, class... Args>
 auto make_node(Args&&... args) {
 #if ENCORE_TORCH_AT_LEAST(2, 12)

@@ -52,7 +52,7 @@ bool has_generator() {
 }
 
 RandomLock lock_random_ops() {
-  static auto* mutex = new std::recursive_mutex;
+  static auto* mutex = new RecursiveMutex;
   return RandomLock(*mutex);
 }
 

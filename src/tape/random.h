@@ -1,6 +1,7 @@
 // The state of a CPU random generator, taken, compared and put back.
 #pragma once
 
+#include "base/mutex.h"
 #include "tape/torch.h"
 
 namespace encore::tape {
@@ -29,7 +30,7 @@ class RandomState {
 };
 
 /// Of all random ops of the process.
-using RandomLock = std::unique_lock<std::recursive_mutex>;
+using RandomLock = std::unique_lock<RecursiveMutex>;
 
 /// Whether this thread has the lock of the default generator, as inside torch::multinomial: nobody else can draw then.
 bool has_generator();

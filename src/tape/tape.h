@@ -197,7 +197,7 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  std::recursive_mutex& mutex() { return mutex_; }
+  RecursiveMutex& mutex() { return mutex_; }
   const std::string& name() const { return *name_; }
   const std::shared_ptr<const std::string>& shared_name() const { return name_; }
 
@@ -315,7 +315,7 @@ class Tape {
   Coverage coverage() const { return every_byte_ ? Coverage::kEveryByte : Coverage::kWide; }
 
   std::shared_ptr<const std::string> name_;
-  mutable std::recursive_mutex mutex_;
+  mutable RecursiveMutex mutex_;
   std::deque<Op> ops_;
   std::atomic<bool> has_drawn_{false};
   std::deque<Value> values_;

@@ -34,7 +34,7 @@ World World::now() {
   world.default_dtype = c10::get_default_dtype_as_scalartype();
   world.threads = at::get_num_threads();
   world.float_control = float_control_now();
-  world.precision = context.float32MatmulPrecision();
+  world.precision = compat::float_precision();
   world.onednn = context.userEnabledMkldnn();
   world.deterministic = context.deterministicAlgorithms();
   world.deterministic_warns = context.deterministicAlgorithmsWarnOnly();
@@ -53,8 +53,8 @@ void World::enter() const {
   if (float_control != present.float_control) {
     set_float_control(float_control);
   }
-  if (precision != present.precision) {
-    context.setFloat32MatmulPrecision(precision);
+  if (!(precision == present.precision)) {
+    compat::set_float_precision(precision);
   }
   if (onednn != present.onednn) {
     context.setUserEnabledMkldnn(onednn);

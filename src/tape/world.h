@@ -1,8 +1,7 @@
 // The settings of the process and the thread on which an op's result depends, taken and put back.
 #pragma once
 
-#include <ATen/Context.h>
-
+#include "tape/compat.h"
 #include "tape/torch.h"
 
 namespace encore::tape {
@@ -12,7 +11,7 @@ struct World {
   at::ScalarType default_dtype = at::kFloat;
   int threads = 1;
   uint32_t float_control = 0;  // denormals and rounding, of this thread
-  at::Float32MatmulPrecision precision = at::Float32MatmulPrecision::HIGHEST;
+  compat::FloatPrecision precision{};
   bool onednn = true;
   bool deterministic = false;
   bool deterministic_warns = false;

@@ -11,11 +11,21 @@
 namespace encore::test {
 namespace {
 
+/// Whether float products may be computed in a type with fewer digits.
+bool uses_fewer_digits() {
+  const auto& context = at::globalContext();
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
+  return context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) == at::Float32Precision::BF16;
+#else
+  return context.float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+#endif
+}
+
 /// The tensor times a number that says under which settings the op ran.
 at::Tensor asks(const at::Tensor& tensor) {
   const auto& context = at::globalContext();
   const int number = (context.deterministicAlgorithms() ? 1 : 0) + (context.deterministicAlgorithmsWarnOnly() ? 2 : 0) +
-                     (context.userEnabledMkldnn() ? 4 : 0) + 8 * static_cast<int>(context.float32MatmulPrecision()) +
+                     (context.userEnabledMkldnn() ? 4 : 0) + (uses_fewer_digits() ? 8 : 0) +
                      100 * at::get_num_threads();
   return tensor * number;
 }
@@ -79,18 +89,19 @@ TEST_P(World, EverySwitchThatAKernelMayAskFor) {
             mode, x, [](const Tensors& in) { return Tensors{(in[0].exp() * call_asks(in[0].detach())).sin()}; },
             [&] {
               context.setDeterministicAlgorithms(true, true);
-              context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::MEDIUM);
+              context.setFloat32MatmulPrecision("medium");
               context.setUserEnabledMkldnn(false);
               at::set_num_threads(7);
             },
             [&] {
               context.setDeterministicAlgorithms(false, false);
-              context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::HIGHEST);
+              context.setFloat32MatmulPrecision("highest");
               context.setUserEnabledMkldnn(true);
               at::set_num_threads(threads);
             });
       });
   EXPECT_FALSE(context.deterministicAlgorithms());
+  EXPECT_FALSE(uses_fewer_digits());
   EXPECT_EQ(context.float32MatmulPrecision(), at::Float32MatmulPrecision::HIGHEST);
   EXPECT_TRUE(context.userEnabledMkldnn());
   EXPECT_EQ(at::get_num_threads(), threads);

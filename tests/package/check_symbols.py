@@ -10,8 +10,11 @@ import re
 import subprocess
 import sys
 
-# Exported for the tree's own tests and benchmarks, or by the compiler's choice; nothing that a header promises.
-INSIDE = re.compile(r"encore::run::|::Impl\b|\{lambda|::Process::|::Account\b|^guard variable|^typeinfo name for")
+# Exported for the tree's own tests, benchmarks and Python module, or by the compiler's choice; nothing that a header
+# promises.
+INSIDE = re.compile(
+    r"encore::(run|host|record)::|RecursiveMutex|set_wait_hooks|::Impl\b|\{lambda|::Process::|::Account\b|^guard variable|^typeinfo name for"
+)
 
 
 def exported(library):

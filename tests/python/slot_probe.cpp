@@ -1,9 +1,9 @@
-// What Encore says when it is loaded into a process whose engine slot is taken; called through ctypes.
+// What Encore says to C++ code in a process whose engine slot is taken; called through ctypes.
 #include <string>
 
 #include <encore/encore.h>
 
-/// "SlotError: ..." if a scope is refused as it must be; anything else is a failure.
+/// "SlotError: ..." if a scope is refused.
 extern "C" ENCORE_API const char* encore_open_scope() {
   static std::string answer;
   try {

@@ -1,4 +1,5 @@
-"""Checks that each C++ block of the README and the docs stands in the example named above it.
+"""Checks that each C++ block of the README and the docs, and each Python one that says so, stands in the example named
+above it.
 
 Usage: check_quotes.py TREE
 """
@@ -15,8 +16,10 @@ def wrong_quotes(tree):
     """Names of the examples whose quote is not in them; a block without an example counts too."""
     wrong = []
     for page in [*tree.glob("*.md"), *(tree / "docs").glob("*.md")]:
-        for before, code in re.findall(r"([^\n]*)\n\n```cpp\n(.*?)```", page.read_text(), re.S):
-            name = re.search(r"`(examples/\w+\.cpp)`", before)
+        for before, language, code in re.findall(r"([^\n]*)\n\n```(cpp|python)\n(.*?)```", page.read_text(), re.S):
+            name = re.search(r"`(examples/[\w/]+\.(?:cpp|py))`", before)
+            if not name and language == "python":
+                continue  # what others write
             if not name or squeeze(code) not in squeeze((tree / name.group(1)).read_text()):
                 wrong.append(f"{page.name}: {name.group(1) if name else before}")
     return wrong

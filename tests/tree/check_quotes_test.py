@@ -17,5 +17,17 @@ def quotes_of(code):
         return wrong_quotes(tree)
 
 
+def python_quotes_of(code, before):
+    with tempfile.TemporaryDirectory() as folder:
+        tree = pathlib.Path(folder)
+        (tree / "examples" / "python").mkdir(parents=True)
+        (tree / "README.md").write_text(f"{before}:\n\n```python\n{code}\n```\n")
+        (tree / "examples" / "python" / "simple.py").write_text("f(1, 2)\n")
+        return wrong_quotes(tree)
+
+
+assert python_quotes_of("f(1, 2)", "`examples/python/simple.py`") == []
+assert python_quotes_of("f(1, 3)", "`examples/python/simple.py`") == ["README.md: examples/python/simple.py"]
+assert python_quotes_of("theirs()", "Others write") == []
 assert quotes_of("f(1, 2);") == []
 assert quotes_of("f(1, 3);") == ["classical.md: examples/simple.cpp"]

@@ -1,0 +1,145 @@
+"""Scopes: of recording, of counting bytes, of reusing blocks, and of watching checkpoints."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Optional, Tuple, Type
+
+from encore import _core
+from encore._core import Policy, ProfilerReport, ScopeStats
+from encore._errors import ScopeError
+
+_Raised = Optional[Type[BaseException]]
+
+
+class Scope:
+    """While it is open the ops of this thread are recorded, and what autograd saves is kept or recomputed by a policy.
+
+        with encore.Scope(encore.drop_all()) as scope:
+            loss = model(x).sum()
+        loss.backward()
+        print(scope.stats().ops_replayed)
+
+    Scopes nest. Backward may run inside, after it, or on another thread. `segments` are pairs of first and last op, as
+    dump() numbers them, whose values are recomputed, in place of a policy.
+    """
+
+    def __init__(
+        self, policy: Policy | None = None, name: str = "", *, segments: Sequence[Tuple[int, int]] | None = None
+    ) -> None:
+        self._policy = _core.keep_all() if policy is None else policy
+        self._name = name
+        self._segments = None if segments is None else list(segments)
+        self._open: _core.OpenScope | None = None
+
+    def __enter__(self) -> Scope:
+        if self._open is not None:
+            raise ScopeError("scope: entered twice; make a new one")
+        if self._segments is None:
+            self._open = _core.OpenScope(self._policy, self._name)
+        else:
+            self._open = _core.OpenScope(self._segments, self._name)
+        return self
+
+    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._its().end()
+        else:
+            self._its().abandon()
+
+    def _its(self) -> _core.OpenScope:
+        if self._open is None:
+            raise ScopeError("scope: not entered yet; use it in a with statement")
+        return self._open
+
+    def stats(self) -> ScopeStats:
+        """What the scope has done so far, checkpoints inside it included."""
+        return self._its().stats()
+
+    def dump(self) -> str:
+        """The tape as text: one line an op."""
+        return self._its().dump()
+
+
+class MemoryScope:
+    """Measures the peak of CPU tensor bytes of what runs in a with block, on all threads."""
+
+    def __init__(self) -> None:
+        self._count: _core.MemoryCount | None = None
+        self._start_bytes = self._peak_bytes = 0
+
+    def __enter__(self) -> MemoryScope:
+        self._count = _core.MemoryCount()
+        self._start_bytes = self._count.start_bytes
+        return self
+
+    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self._peak_bytes = self.peak_bytes
+        self._count = None
+
+    @property
+    def start_bytes(self) -> int:
+        """Live bytes when the scope began."""
+        return self._start_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was live at once since then, up to its end."""
+        return self._peak_bytes if self._count is None else self._count.peak_bytes
+
+    @property
+    def peak_growth_bytes(self) -> int:
+        """The peak above the start."""
+        return self.peak_bytes - self.start_bytes
+
+
+class BlockReuse:
+    """While one is open, freed CPU blocks are given out again instead of going back to the system.
+
+    That makes training faster: fresh pages cost more than many an op. The process grows no larger than it would have
+    been at its peak. Scopes may nest and overlap; with the last one the blocks go back.
+    """
+
+    def __init__(self) -> None:
+        self._reuse: _core.Reuse | None = None
+
+    def __enter__(self) -> BlockReuse:
+        self._reuse = _core.Reuse()
+        return self
+
+    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self._reuse = None
+
+    @staticmethod
+    def held_bytes() -> int:
+        """Bytes of free blocks that are held now."""
+        return _core.held_bytes()
+
+
+class CheckpointProfiler:
+    """Watches the checkpoints of the whole process, all threads, in a with block.
+
+        with encore.CheckpointProfiler() as profiler:
+            train_step()
+        print(profiler.report())
+    """
+
+    def __init__(self) -> None:
+        self._profiler: _core.Profiler | None = None
+        self._last: ProfilerReport | None = None
+
+    def __enter__(self) -> CheckpointProfiler:
+        self._profiler = _core.Profiler()
+        return self
+
+    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self._last = self.report()
+        self._profiler = None
+
+    def report(self) -> ProfilerReport:
+        """What it has seen so far, or up to its end."""
+        if self._profiler is not None:
+            return self._profiler.report()
+        if self._last is None:
+            raise ScopeError("profiler: not entered yet; use it in a with statement")
+        return self._last

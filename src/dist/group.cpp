@@ -1,0 +1,199 @@
+// Joining, and going on without a rank that is lost.
+#include "dist/group.h"
+
+#include <cstdlib>
+
+namespace encore {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int64_t number_from(const char* name, int64_t least, int64_t most) {
+  const std::string text = environment(name);
+  char* end = nullptr;
+  const int64_t number = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || number < least || number > most) {
+    throw InvalidArgument("dist: " + std::string(name) + " is '" + text + "', and must be a number from " +
+                          std::to_string(least) + " to " + std::to_string(most) + "; the launcher sets it");
+  }
+  return number;
+}
+
+void check(const GroupOptions& options) {
+  if (options.timeout < std::chrono::milliseconds(100)) {
+    throw InvalidArgument("dist: a time-out of " + std::to_string(options.timeout.count()) +
+                          " ms; it must be 100 ms at least");
+  }
+}
+
+bool is_this_machine(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+/// Runs what makes connections; c10d's exceptions become ours.
+template <class F>
+auto joining(const std::string& what, F f) {
+  try {
+    return f();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw RankError("dist: " + what + ": " + text.substr(0, text.find('\n')), -1, what);
+  }
+}
+
+/// The first to come says how many there are; who was told otherwise does not wait for ranks that never come.
+void require_same_size(const dist::StorePlace& place, int rank, int size) {
+  const std::string mine = std::to_string(size);
+  const auto said = place.connect(place.timeout)->compareSet("size", {}, {mine.begin(), mine.end()});
+  if (const std::string first(said.begin(), said.end()); first != mine) {
+    throw InvalidArgument("dist: rank " + std::to_string(rank) + " was told of " + mine +
+                          " ranks by WORLD_SIZE, another of " + first);
+  }
+}
+
+}  // namespace
+
+RankError::RankError(const std::string& what, int rank, std::string collective)
+    : Error(what), rank_(rank), collective_(std::move(collective)) {}
+RankError::~RankError() = default;
+RankBudgetError::RankBudgetError(const std::string& what, Figures figures, int rank)
+    : BudgetError(what, std::move(figures)), rank_(rank) {}
+RankBudgetError::~RankBudgetError() = default;
+
+compat::GroupPtr RankGroup::Impl::connect(const std::string& name) const {
+  const compat::StorePtr store = roll->place().connect(options.timeout);
+  return compat::make_gloo(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, options.timeout,
+                           options.interface, host);
+}
+
+size_t RankGroup::Impl::take_group() {
+  if (roll == nullptr) {
+    return 0;
+  }
+  if (!free_groups.empty()) {
+    const size_t place = free_groups.back();
+    free_groups.pop_back();
+    return place;
+  }
+  const std::string name = "group" + std::to_string(groups.size());
+  groups.push_back(joining("connecting " + name, [&] { return connect(name); }));
+  return groups.size() - 1;
+}
+
+RankGroup RankGroup::from_environment(const GroupOptions& options) {
+  check(options);
+  const bool alone = environment("RANK").empty() && environment("WORLD_SIZE").empty();
+  auto impl = std::make_shared<Impl>();
+  impl->options = options;
+  if (impl->options.interface.empty()) {
+    impl->options.interface = environment("GLOO_SOCKET_IFNAME");
+  }
+  dist::StorePlace place;
+  place.timeout = options.timeout;
+  if (!alone) {
+    impl->size = static_cast<int>(number_from("WORLD_SIZE", 1, 1 << 20));
+    impl->rank = static_cast<int>(number_from("RANK", 0, impl->size - 1));
+  }
+  place.host = environment("MASTER_ADDR");
+  if (alone || (impl->size == 1 && place.host.empty())) {
+    place.host = "127.0.0.1";
+  } else if (place.host.empty()) {
+    throw InvalidArgument("dist: MASTER_ADDR is not set; it is the machine of rank 0, and the launcher sets it");
+  } else {
+    place.port = static_cast<uint16_t>(number_from("MASTER_PORT", 1, 65535));
+  }
+  if (is_this_machine(place.host)) {
+    impl->host = "127.0.0.1";
+  }
+  const bool launcher_hosts = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  // A launcher that restarts the ranks keeps its store, with the keys of the ranks before.
+  place.prefix = "encore/" + environment("TORCHELASTIC_RESTART_COUNT") + "/0";
+  place.host_rank = launcher_hosts ? -1 : 0;
+  joining("joining as rank " + std::to_string(impl->rank) + " of " + std::to_string(impl->size) + " at " + place.host +
+              ":" + std::to_string(place.port),
+          [&] {
+            if (!launcher_hosts && impl->rank == 0) {
+              impl->server = compat::connect_store(place.host, place.port, true, options.timeout);
+              place.port = static_cast<c10d::TCPStore&>(*impl->server).getPort();
+            }
+            impl->roll = std::make_unique<dist::RollCall>(place, impl->rank, impl->size);
+            require_same_size(place, impl->rank, impl->size);
+            impl->groups.push_back(impl->connect("group0"));
+          });
+  return RankGroup(std::move(impl));
+}
+
+RankGroup::RankGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+RankGroup::RankGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, const GroupOptions& options)
+    : impl_(std::make_shared<Impl>()) {
+  check(options);
+  if (!group) {
+    throw InvalidArgument("dist: the process group is null");
+  }
+  impl_->options = options;
+  impl_->rank = group->getRank();
+  impl_->size = group->getSize();
+  impl_->groups.push_back(std::move(group));
+}
+
+int RankGroup::rank() const {
+  return impl_->rank;
+}
+
+int RankGroup::size() const {
+  return impl_->size;
+}
+
+std::chrono::milliseconds RankGroup::timeout() const {
+  return impl_->options.timeout;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> RankGroup::process_group() const {
+  return impl_->groups[0];
+}
+
+RankGroup RankGroup::without_lost() const {
+  const auto& roll = impl_->roll;
+  if (!roll || !roll->called()) {
+    throw ScopeError(roll ? "dist: without_lost() in a group in which nothing failed"
+                          : "dist: without_lost() of a process group that the program made itself: make another one");
+  }
+  std::vector<int> mine;
+  for (int rank = 0; rank < impl_->size; ++rank) {
+    if (std::find(roll->lost().begin(), roll->lost().end(), rank) == roll->lost().end()) {
+      mine.push_back(rank);
+    }
+  }
+  const std::string what = "going on without rank " + (roll->lost().empty() ? "" : std::to_string(roll->lost()[0]));
+  const std::vector<int> ranks = roll->agree_on_survivors(mine, impl_->options.timeout);
+  const auto self = std::find(ranks.begin(), ranks.end(), impl_->rank);
+  if (self == ranks.end()) {
+    throw RankError("dist: " + what + ": " +
+                        (ranks.empty() ? "the store does not answer; start again by the launcher"
+                                       : "the others took this rank for lost"),
+                    ranks.empty() ? roll->place().host_rank : impl_->rank, what);
+  }
+  auto next = std::make_shared<Impl>();
+  next->server = impl_->server;
+  next->options = impl_->options;
+  next->host = impl_->host;
+  next->rank = static_cast<int>(self - ranks.begin());
+  next->size = static_cast<int>(ranks.size());
+  dist::StorePlace place = roll->place();
+  place.prefix += "+";
+  const auto host = std::find(ranks.begin(), ranks.end(), place.host_rank);
+  place.host_rank = host == ranks.end() ? -1 : static_cast<int>(host - ranks.begin());
+  joining(what, [&] {
+    next->roll = std::make_unique<dist::RollCall>(place, next->rank, next->size);
+    next->groups.push_back(next->connect("group0"));
+  });
+  return RankGroup(std::move(next));
+}
+
+}  // namespace encore

@@ -1,0 +1,200 @@
+// Who is there: keys under <prefix>/, set by each rank's own thread.
+//
+//   news/<rank>   set by whoever tells of a failure; the rank's thread waits for it
+//   here/<rank>   the answer: what the rank is in
+//   first         the first announcement: "<rank> <text>"
+//   next          the ranks of the next generation
+//   bye/<rank>    the rank needs its connections no more
+#include "dist/roll_call.h"
+
+#include <future>
+#include <sstream>
+
+namespace encore::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string text_of(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Runs what may hang on a thread that is left alone if it does: a store whose host is stopped never answers.
+template <class F>
+bool within(milliseconds patience, F f) {
+  auto done = std::make_shared<std::promise<bool>>();
+  auto result = done->get_future();
+  std::thread([done, f = std::move(f)] {
+    try {
+      f();
+      done->set_value(true);
+    } catch (...) {
+      done->set_value(false);
+    }
+  }).detach();
+  return result.wait_for(patience) == std::future_status::ready && result.get();
+}
+
+/// Asks for the keys until all are there or the time is up; says which are not.
+std::vector<int> missing(c10d::Store& store, const std::string& prefix, std::vector<int> ranks,
+                         Clock::time_point until) {
+  while (true) {
+    std::vector<int> left;
+    for (const int rank : ranks) {
+      if (!store.check({prefix + std::to_string(rank)})) {
+        left.push_back(rank);
+      }
+    }
+    if (left.empty() || Clock::now() >= until) {
+      return left;
+    }
+    ranks = std::move(left);
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+}
+
+}  // namespace
+
+compat::StorePtr StorePlace::connect(milliseconds patience) const {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, compat::connect_store(host, port, false, patience));
+}
+
+RollCall::RollCall(StorePlace place, int rank, int size) : place_(std::move(place)), rank_(rank), size_(size) {
+  std::thread([state = state_, place = place_, rank] { listen(state, place, rank); }).detach();
+}
+
+void RollCall::listen(const std::shared_ptr<State>& state, const StorePlace& place, int rank) {
+  const milliseconds patience = std::chrono::minutes(10);
+  const std::string own = std::to_string(rank);
+  while (!state->leaving) {
+    const auto began = Clock::now();
+    try {
+      const auto store = place.connect(place.timeout);
+      store->wait({"news/" + own}, patience);
+      if (!state->leaving) {
+        std::string now_in;
+        {
+          const std::lock_guard<std::mutex> lock(state->mutex);
+          now_in = state->now_in;
+        }
+        store->set("here/" + own, bytes_of(now_in));
+        state->news = true;
+      }
+      break;
+    } catch (const std::exception&) {
+      if (Clock::now() - began < patience) {
+        break;  // the store is gone; whoever waits in a collective learns it from the collective
+      }
+      // A wait that timed out leaves the answer on its way: the connection is of no more use.
+    }
+  }
+  const std::lock_guard<std::mutex> lock(state->mutex);
+  state->ended = true;
+  state->ended_changed.notify_all();
+}
+
+void RollCall::now_in(const std::string& collective) {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->now_in = collective;
+}
+
+RollResult RollCall::call(const std::string& announcement, milliseconds patience) {
+  called_ = true;
+  const auto result = std::make_shared<RollResult>();
+  const auto until = Clock::now() + patience * 9 / 10;
+  std::string now_in;
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    now_in = state_->now_in;
+  }
+  const bool answered =
+      within(patience, [place = place_, size = size_, rank = rank_, result, until, announcement, now_in, patience] {
+        const auto store = place.connect(patience);
+        const std::string mine = std::to_string(rank) + " " + announcement;
+        const std::string first = text_of(store->compareSet("first", {}, bytes_of(mine)));
+        std::vector<int> all;
+        for (int r = 0; r < size; ++r) {
+          store->set("news/" + std::to_string(r), bytes_of("failure"));
+          all.push_back(r);
+        }
+        store->set("here/" + std::to_string(rank), bytes_of(now_in));
+        RollResult found;
+        found.announced_by = std::stoi(first);
+        found.announcement = first.substr(first.find(' ') + 1);
+        found.lost = missing(*store, "here/", all, until);
+        for (const int r : all) {
+          const bool there = std::find(found.lost.begin(), found.lost.end(), r) == found.lost.end();
+          if (there && store->get("here/" + std::to_string(r)).empty()) {
+            found.elsewhere.push_back(r);
+          }
+        }
+        *result = std::move(found);
+      });
+  RollResult found;
+  if (answered) {
+    found = *result;
+  } else {
+    found.store_answers = false;
+    if (place_.host_rank >= 0) {
+      found.lost.push_back(place_.host_rank);
+    }
+  }
+  lost_ = found.lost;
+  return found;
+}
+
+std::vector<int> RollCall::agree_on_survivors(const std::vector<int>& mine, milliseconds patience) {
+  std::ostringstream list;
+  for (const int rank : mine) {
+    list << rank << ' ';
+  }
+  const auto agreed = std::make_shared<std::string>();
+  const bool answered = within(patience, [place = place_, text = list.str(), agreed, patience] {
+    *agreed = text_of(place.connect(patience)->compareSet("next", {}, bytes_of(text)));
+  });
+  if (!answered) {
+    return {};
+  }
+  std::vector<int> ranks;
+  std::istringstream words(*agreed);
+  for (int rank = 0; words >> rank;) {
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void RollCall::say_goodbye() noexcept {
+  try {
+    const milliseconds patience = std::min<milliseconds>(place_.timeout / 4, std::chrono::seconds(5));
+    const auto until = Clock::now() + patience;
+    within(patience, [place = place_, rank = rank_, size = size_, failed = called_ || state_->news, until, patience] {
+      const auto store = place.connect(patience);
+      store->set("bye/" + std::to_string(rank), bytes_of("bye"));
+      if (!failed) {
+        std::vector<int> all;
+        for (int r = 0; r < size; ++r) {
+          all.push_back(r);
+        }
+        missing(*store, "bye/", all, until);
+      }
+      store->set("news/" + std::to_string(rank), bytes_of("leaving"));
+      store->check({"bye/0"});  // an answer: what was sent before has been read
+    });
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    state_->ended_changed.wait_for(lock, std::chrono::seconds(1), [this] { return state_->ended; });
+  } catch (...) {
+    // Nobody is left to be told.
+  }
+}
+
+RollCall::~RollCall() {
+  state_->leaving = true;
+  say_goodbye();
+}
+
+}  // namespace encore::dist

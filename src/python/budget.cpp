@@ -1,0 +1,118 @@
+// Budgets, their steps and reports.
+#include <encore/budget.h>
+
+#include "python/bindings.h"
+
+namespace encore::python {
+namespace {
+
+/// A step that is open until it is ended, on its own thread.
+class OpenStep {
+ public:
+  explicit OpenStep(MemoryBudget::Step step) : step_(std::make_unique<MemoryBudget::Step>(std::move(step))) {}
+
+  void end(bool failed) {
+    if (step_ && failed) {
+      step_->abandon();
+    }
+    step_.reset();
+  }
+  void set_loss(double loss) { step().set_loss(loss); }
+  void enter_module(const std::string& name) { step().enter_module(name); }
+  void leave_module() { step().leave_module(); }
+
+ private:
+  MemoryBudget::Step& step() {
+    if (!step_) {
+      throw ScopeError("step: ended already");
+    }
+    return *step_;
+  }
+  std::unique_ptr<MemoryBudget::Step> step_;
+};
+
+void bind_reports(py::module_& module) {
+  py::class_<ValueReport>(module, "ValueReport", "What became of the values that one op made.")
+      .def_readonly("name", &ValueReport::name)
+      .def_readonly("module", &ValueReport::module)
+      .def_readonly("bytes", &ValueReport::bytes)
+      .def_readonly("action", &ValueReport::action)
+      .def_readonly("why", &ValueReport::why)
+      .def_readonly("seconds", &ValueReport::seconds)
+      .def_readonly("times", &ValueReport::times);
+  py::enum_<StepMode>(module, "StepMode", "How a step ran.")
+      .value("LEARNING", StepMode::kLearning, "without a limit, to learn the plain peak")
+      .value("ONLINE", StepMode::kOnline, "recorded, values evicted by price where needed")
+      .value("PLANNED", StepMode::kPlanned, "along a plan to its end");
+  py::class_<StepReport>(module, "StepReport", "One training step. str() has it all on one screen.")
+      .def_readonly("step", &StepReport::step)
+      .def_readonly("signature", &StepReport::signature)
+      .def_readonly("mode", &StepReport::mode)
+      .def_readonly("note", &StepReport::note)
+      .def_readonly("failed", &StepReport::failed)
+      .def_readonly("refused", &StepReport::refused)
+      .def_readonly("limit_bytes", &StepReport::limit_bytes)
+      .def_readonly("resting_bytes", &StepReport::resting_bytes)
+      .def_readonly("peak_bytes", &StepReport::peak_bytes)
+      .def_readonly("predicted_peak_bytes", &StepReport::predicted_peak_bytes)
+      .def_readonly("plain_peak_bytes", &StepReport::plain_peak_bytes)
+      .def_readonly("foreign_bytes", &StepReport::foreign_bytes)
+      .def_readonly("process_bytes", &StepReport::process_bytes)
+      .def_readonly("process_peak_bytes", &StepReport::process_peak_bytes)
+      .def_readonly("step_seconds", &StepReport::step_seconds)
+      .def_readonly("predicted_seconds", &StepReport::predicted_seconds)
+      .def_readonly("plain_seconds", &StepReport::plain_seconds)
+      .def_readonly("replay_seconds", &StepReport::replay_seconds)
+      .def_readonly("planning_seconds", &StepReport::planning_seconds)
+      .def_readonly("eviction_seconds", &StepReport::eviction_seconds)
+      .def_readonly("ops_recorded", &StepReport::ops_recorded)
+      .def_readonly("ops_replayed", &StepReport::ops_replayed)
+      .def_readonly("evictions", &StepReport::evictions)
+      .def_readonly("values_kept", &StepReport::values_kept)
+      .def_readonly("values_packed", &StepReport::values_packed)
+      .def_readonly("values_dropped", &StepReport::values_dropped)
+      .def_readonly("values", &StepReport::values)
+      .def("__str__", &StepReport::text);
+}
+
+}  // namespace
+
+void bind_budget(py::module_& module) {
+  bind_reports(module);
+  py::class_<OpenStep>(module, "OpenStep")
+      .def("end", &OpenStep::end, NoGil(), py::arg("failed"))
+      .def("set_loss", &OpenStep::set_loss, NoGil(), py::arg("loss"))
+      .def("enter_module", &OpenStep::enter_module, NoGil(), py::arg("name"))
+      .def("leave_module", &OpenStep::leave_module, NoGil());
+  py::class_<MemoryBudget>(module, "Budget")
+      .def(py::init<int64_t>(), NoGil(), py::arg("limit_bytes"))
+      .def(py::init([](const std::string& limit) { return MemoryBudget(std::string_view(limit)); }), NoGil(),
+           py::arg("limit"))
+      .def_static("fraction", &MemoryBudget::fraction, NoGil(), py::arg("part"))
+      .def(
+          "step", [](MemoryBudget& budget) { return std::make_unique<OpenStep>(budget.step()); }, NoGil())
+      .def(
+          "set_limit", [](MemoryBudget& budget, int64_t bytes) { budget.set_limit(bytes); }, NoGil())
+      .def(
+          "set_limit",
+          [](MemoryBudget& budget, const std::string& limit) { budget.set_limit(std::string_view(limit)); }, NoGil())
+      .def("limit_bytes", &MemoryBudget::limit_bytes, NoGil())
+      .def("leave_alone_below", &MemoryBudget::leave_alone_below, NoGil(), py::arg("bytes"))
+      .def("report", &MemoryBudget::report, NoGil())
+      .def(
+          "raise_refusal",
+          [](const MemoryBudget& budget) {
+            if (const auto refusal = budget.refusal()) {
+              throw BudgetError(*refusal);
+            }
+          },
+          NoGil())
+      .def(
+          "run_json", [](const MemoryBudget& budget, const std::string& name) { return budget.run_json(name); },
+          NoGil(), py::arg("name"))
+      .def(
+          "run_html", [](const MemoryBudget& budget, const std::string& name) { return budget.run_html(name); },
+          NoGil(), py::arg("name"));
+}
+
+}  // namespace encore::python

@@ -1,0 +1,88 @@
+// The beginning and the end of a backward, as its host tells them.
+#include "record/backward.h"
+
+namespace encore::record {
+namespace {
+
+thread_local std::vector<BackwardRun*> g_runs;
+std::atomic<void (*)()> g_backward_listener{nullptr};
+std::atomic<void (*)()> g_notice{nullptr};
+
+/// Before a backward and after it much of what was recorded can't be asked for any more.
+void sweep_tape() {
+  if (const Recorder* recorder = Recorder::current()) {
+    const std::lock_guard<RecursiveMutex> lock(recorder->tape()->mutex());
+    recorder->tape()->sweep(tape::Tape::Sweep::kForHandles);
+  }
+}
+
+}  // namespace
+
+BackwardRun::BackwardRun(Ops ops) {
+  g_runs.push_back(this);
+  tape::begin_backward();
+  sweep_tape();
+  // Without create_graph nothing that backward computes can be saved, so nothing of it need be recorded. LibTorch boxes
+  // the arguments and results of every op that somebody observes, paused or not.
+  if (ops != Ops::kRecorded) {
+    pause_.emplace();
+  }
+  if (ops == Ops::kUnobserved) {
+    unobserved_.emplace();
+  }
+}
+
+BackwardRun::~BackwardRun() {
+  g_runs.erase(std::find(g_runs.begin(), g_runs.end(), this));
+  for (const auto& release : releases_) {
+    release();
+  }
+  sweep_tape();
+}
+
+BackwardRun* BackwardRun::current() {
+  return g_runs.empty() ? nullptr : g_runs.back();
+}
+
+void release_after_backward(std::function<void()> release) {
+  if (!g_runs.empty()) {
+    g_runs.back()->releases_.push_back(std::move(release));
+  }
+}
+
+void notice_backward() {
+  if (void (*notice)() = g_notice.load()) {
+    notice();
+  }
+}
+
+void set_notice(void (*notice)()) {
+  g_notice.store(notice);
+}
+
+void set_backward_listener(void (*listener)()) {
+  g_backward_listener.store(listener);
+}
+
+void tell_backward_begins() {
+  if (void (*listener)() = g_backward_listener.load()) {
+    listener();
+  }
+}
+
+bool wants_leaves() {
+  const Recorder* recorder = Recorder::current();
+  if (recorder == nullptr || Recorder::is_paused()) {
+    return false;
+  }
+  const auto& regions = recorder->regions();
+  return std::any_of(regions.begin(), regions.end(), [](const auto& region) { return region->wants_leaves(); });
+}
+
+void tell_leaf(const at::Tensor& leaf) {
+  for (const auto& region : Recorder::current()->regions()) {
+    region->accumulates_into(leaf);
+  }
+}
+
+}  // namespace encore::record
