@@ -77,6 +77,8 @@ class ENCORE_API RankGroup {
   int rank() const;
   int size() const;
   std::chrono::milliseconds timeout() const;
+  /// A collective failed, and nothing can be done in this group any more. Else the step after a RankError works.
+  bool is_lost() const;
   /// For collectives of the program's own, outside of steps, in the same order on all ranks.
   c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
 
@@ -100,12 +102,14 @@ struct ENCORE_API DataParallelOptions {
 
 /// What one rank has done, in a report of all.
 struct ENCORE_API RankRow {
-  int64_t steps = 0;           ///< begun by DataParallel::step
-  int64_t limit_bytes = -1;    ///< of the budget; -1: none
-  int64_t peak_bytes = -1;     ///< of tensors, over all steps; -1: no step had a budget
-  int64_t process_bytes = -1;  ///< at its most, as the system says
-  double step_seconds = 0;     ///< all steps together
-  double waiting_seconds = 0;  ///< of it: for other ranks and the network
+  int64_t steps = 0;             ///< begun by DataParallel::step
+  int64_t failed_steps = 0;      ///< of them: ended by an exception or a refusal, on whatever rank
+  int64_t limit_bytes = -1;      ///< of the budget; -1: none
+  int64_t peak_bytes = -1;       ///< of tensors, over all steps; -1: no step had a budget
+  int64_t predicted_bytes = -1;  ///< the largest peak that a plan foresaw; -1: no step had a plan
+  int64_t process_bytes = -1;    ///< at its most, as the system says
+  double step_seconds = 0;       ///< all steps together
+  double waiting_seconds = 0;    ///< of it: for other ranks and the network
   int64_t reduced_backwards = 0;
   int64_t sent_bytes = 0;  ///< handed to collectives
 };
@@ -174,6 +178,9 @@ class ENCORE_API DataParallel {
   std::vector<std::vector<std::string>> buckets() const;
   /// What the reduction takes besides gradients while a step is open: the slots.
   int64_t slot_bytes() const;
+  /// What Gloo takes besides, by malloc, while it reduces. Budgets count it: a tensor of that size is there while a
+  /// step is open, whose pages nobody touches.
+  int64_t scratch_bytes() const;
   /// Of all ranks; all must ask.
   RanksReport report();
 

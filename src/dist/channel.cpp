@@ -59,14 +59,6 @@ int64_t padded(const at::Tensor& tensor) {
   return (static_cast<int64_t>(tensor.nbytes()) + 15) / 16 * 16;
 }
 
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) {
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  }
-  return text;
-}
-
 }  // namespace
 
 Pending& Pending::operator=(Pending&& other) noexcept {
@@ -148,42 +140,15 @@ void Channel::wait(Pending& pending) {
   }
   waiting_ns_ += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began).count();
   if (!done) {
-    fail(pending.name(), told ? "another rank failed" : "not everybody took part within the time-out");
+    group_->fail(pending.name(), told ? "another rank failed" : "not everybody took part within the time-out");
   }
   pending.over();
   if (future->hasError()) {
-    fail(pending.name(), message_of(future->exception_ptr()));
+    group_->fail(pending.name(), message_of(future->exception_ptr()));
   }
   if (group_->roll) {
     group_->roll->now_in("");
   }
-}
-
-void Channel::fail(const std::string& collective, const std::string& why) {
-  group_->lost = true;
-  const std::string what = "dist: rank " + std::to_string(rank()) + ", " + collective + ": ";
-  if (!group_->roll) {
-    throw RankError(what + why, -1, collective);
-  }
-  const RollResult roll = group_->roll->call(collective + ": " + why, group_->patience());
-  if (!roll.store_answers) {
-    throw RankError(what + "the store does not answer" +
-                        (roll.lost.empty() ? std::string() : "; rank " + list_of(roll.lost) + ", its host, is lost") +
-                        " (" + why + ")",
-                    roll.lost.empty() ? -1 : roll.lost[0], collective);
-  }
-  if (!roll.lost.empty()) {
-    throw RankError(what + "rank " + list_of(roll.lost) + " is lost: it does not answer (" + why + ")", roll.lost[0],
-                    collective);
-  }
-  for (const int other : roll.elsewhere) {
-    if (other != rank()) {
-      throw RankError(what + "rank " + std::to_string(other) + " is there but in no collective (" + why + ")", other,
-                      collective);
-    }
-  }
-  throw RankError(what + "rank " + std::to_string(roll.announced_by) + " failed in " + roll.announcement,
-                  roll.announced_by, collective);
 }
 
 std::vector<std::vector<int64_t>> Channel::exchange(const std::vector<int64_t>& mine, const std::string& name) {

@@ -72,7 +72,6 @@ class Channel {
                           const std::string& name);
   void require_group(const std::string& name) const;
   at::Tensor over(void* data, int64_t count, at::ScalarType type);
-  [[noreturn]] void fail(const std::string& collective, const std::string& why);
 
   std::shared_ptr<RankGroup::Impl> group_;
   size_t place_;

@@ -92,6 +92,7 @@ void DataParallel::Step::Impl::end() noexcept {
   }
   dist::Reduction& reduction = parallel->reduction;
   if (!reduction.end_step(std::move(failure)) || threw) {
+    ++parallel->row.failed_steps;
     then.put_back();
     reduction.drop_gradients();
   }
@@ -108,6 +109,7 @@ void DataParallel::Step::Impl::take_figures(double waited) noexcept {
     const StepReport report = budget->report();
     row.limit_bytes = report.limit_bytes;
     row.peak_bytes = std::max(row.peak_bytes, report.peak_bytes);
+    row.predicted_bytes = std::max(row.predicted_bytes, report.predicted_peak_bytes);
     row.process_bytes = std::max(row.process_bytes, report.process_peak_bytes);
   }
 }
@@ -190,25 +192,32 @@ int64_t DataParallel::slot_bytes() const {
   return impl_->reduction.slot_bytes();
 }
 
+int64_t DataParallel::scratch_bytes() const {
+  return impl_->reduction.scratch_bytes();
+}
+
 RanksReport DataParallel::report() {
   const RankRow& mine = impl_->row;
   dist::Channel& channel = impl_->reduction.channel();
   const auto in_us = [](double seconds) { return static_cast<int64_t>(seconds * 1e6); };
   const auto rows =
-      channel.exchange({mine.steps, mine.limit_bytes, mine.peak_bytes, mine.process_bytes, in_us(mine.step_seconds),
-                        in_us(mine.waiting_seconds), impl_->reduction.reduced_backwards(), channel.sent_bytes()},
+      channel.exchange({mine.steps, mine.failed_steps, mine.limit_bytes, mine.peak_bytes, mine.predicted_bytes,
+                        mine.process_bytes, in_us(mine.step_seconds), in_us(mine.waiting_seconds),
+                        impl_->reduction.reduced_backwards(), channel.sent_bytes()},
                        "the report of all ranks");
   RanksReport report;
   for (const auto& row : rows) {
     RankRow rank;
     rank.steps = row[0];
-    rank.limit_bytes = row[1];
-    rank.peak_bytes = row[2];
-    rank.process_bytes = row[3];
-    rank.step_seconds = static_cast<double>(row[4]) * 1e-6;
-    rank.waiting_seconds = static_cast<double>(row[5]) * 1e-6;
-    rank.reduced_backwards = row[6];
-    rank.sent_bytes = row[7];
+    rank.failed_steps = row[1];
+    rank.limit_bytes = row[2];
+    rank.peak_bytes = row[3];
+    rank.predicted_bytes = row[4];
+    rank.process_bytes = row[5];
+    rank.step_seconds = static_cast<double>(row[6]) * 1e-6;
+    rank.waiting_seconds = static_cast<double>(row[7]) * 1e-6;
+    rank.reduced_backwards = row[8];
+    rank.sent_bytes = row[9];
     report.ranks.push_back(rank);
   }
   return report;

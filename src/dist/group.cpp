@@ -1,7 +1,10 @@
 // Joining, and going on without a rank that is lost.
 #include "dist/group.h"
+#include "dist/apart.h"
 
 #include <cstdlib>
+
+#include <encore/version.h>
 
 namespace encore {
 namespace {
@@ -33,6 +36,12 @@ bool is_this_machine(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
+/// Without c10's list of callers.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
 /// Runs what makes connections; c10d's exceptions become ours.
 template <class F>
 auto joining(const std::string& what, F f) {
@@ -41,18 +50,66 @@ auto joining(const std::string& what, F f) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    throw RankError("dist: " + what + ": " + text.substr(0, text.find('\n')), -1, what);
+    throw RankError("dist: " + what + ": " + first_line(error), -1, what);
   }
 }
 
-/// The first to come says how many there are; who was told otherwise does not wait for ranks that never come.
-void require_same_size(const dist::StorePlace& place, int rank, int size) {
-  const std::string mine = std::to_string(size);
-  const auto said = place.connect(place.timeout)->compareSet("size", {}, {mine.begin(), mine.end()});
-  if (const std::string first(said.begin(), said.end()); first != mine) {
-    throw InvalidArgument("dist: rank " + std::to_string(rank) + " was told of " + mine +
-                          " ranks by WORLD_SIZE, another of " + first);
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) {
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return text;
+}
+
+std::string versions() {
+  return "Encore " + std::to_string(ENCORE_VERSION_MAJOR) + "." + std::to_string(ENCORE_VERSION_MINOR) + "." +
+         std::to_string(ENCORE_VERSION_PATCH) + ", LibTorch " TORCH_VERSION;
+}
+
+/// What the first rank to come was told and has, or this one if it is the first.
+struct World {
+  std::string size;
+  std::string versions;
+};
+
+World first_world(const dist::StorePlace& place, int size) {
+  auto found = dist::apart([place, size] {
+    const auto store = place.connect(place.timeout);
+    const auto first = [&](const std::string& key, const std::string& mine) {
+      const auto said = store->compareSet(key, {}, {mine.begin(), mine.end()});
+      return std::string(said.begin(), said.end());
+    };
+    const std::string others_size = first("size", std::to_string(size));
+    return World{others_size, first("versions", versions())};
+  });
+  std::string why = "not within the time-out";
+  if (found.wait_for(place.timeout) == std::future_status::ready) {
+    try {
+      return found.get();
+    } catch (const std::exception& error) {
+      why = first_line(error);
+    }
+  }
+  throw RankError("dist: joining: no store answers at " + place.host + ":" + std::to_string(place.port) + ", which " +
+                      (place.host_rank < 0 ? "the launcher" : "rank " + std::to_string(place.host_rank)) + " hosts (" +
+                      why + ")",
+                  place.host_rank, "joining");
+}
+
+/// Before Gloo, whose connections would wait for ranks that never come, or break.
+void require_same_world(dist::RollCall& roll, const World& first, int rank, int size,
+                        std::chrono::milliseconds patience) {
+  std::string difference;
+  if (first.size != std::to_string(size)) {
+    difference = "was told of " + std::to_string(size) + " ranks by WORLD_SIZE, another of " + first.size;
+  } else if (first.versions != versions()) {
+    difference = "has " + versions() + ", another " + first.versions;
+  }
+  if (!difference.empty()) {
+    difference = "rank " + std::to_string(rank) + " " + difference;
+    roll.announce("joining: " + difference, std::max(size, std::stoi(first.size)), patience);
+    throw InvalidArgument("dist: " + difference);
   }
 }
 
@@ -65,10 +122,58 @@ RankBudgetError::RankBudgetError(const std::string& what, Figures figures, int r
     : BudgetError(what, std::move(figures)), rank_(rank) {}
 RankBudgetError::~RankBudgetError() = default;
 
-compat::GroupPtr RankGroup::Impl::connect(const std::string& name) const {
-  const compat::StorePtr store = roll->place().connect(options.timeout);
-  return compat::make_gloo(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, options.timeout,
-                           options.interface, host);
+compat::GroupPtr RankGroup::Impl::connect(const std::string& name) {
+  const std::string what = "connecting " + name;
+  const auto began = std::chrono::steady_clock::now();
+  roll->now_in(what);
+  // Apart: c10d waits for ranks that never come until its time is up.
+  auto group = dist::apart([name, place = roll->place(), own_rank = rank, ranks = size, given = options, bind = host] {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, place.connect(given.timeout));
+    return compat::make_gloo(store, own_rank, ranks, given.timeout, given.interface, bind);
+  });
+  const auto until = began + options.timeout - patience();
+  while (group.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    if (roll->news()) {
+      fail(what, "another rank failed");
+    }
+    if (std::chrono::steady_clock::now() >= until) {
+      fail(what, "not everybody came within the time-out");
+    }
+  }
+  try {
+    compat::GroupPtr connected = group.get();
+    roll->now_in("");
+    return connected;
+  } catch (const std::exception& error) {
+    fail(what, first_line(error));
+  }
+}
+
+void RankGroup::Impl::fail(const std::string& collective, const std::string& why) {
+  lost = true;
+  const std::string what = "dist: rank " + std::to_string(rank) + ", " + collective + ": ";
+  if (!roll) {
+    throw RankError(what + why, -1, collective);
+  }
+  const dist::RollResult found = roll->call(collective + ": " + why, patience());
+  if (!found.store_answers) {
+    throw RankError(what + "the store does not answer" +
+                        (found.lost.empty() ? std::string() : "; rank " + list_of(found.lost) + ", its host, is lost") +
+                        " (" + why + ")",
+                    found.lost.empty() ? -1 : found.lost[0], collective);
+  }
+  if (!found.lost.empty()) {
+    throw RankError(what + "rank " + list_of(found.lost) + " is lost: it does not answer (" + why + ")", found.lost[0],
+                    collective);
+  }
+  for (const int other : found.elsewhere) {
+    if (other != rank) {
+      throw RankError(what + "rank " + std::to_string(other) + " is there but in no collective (" + why + ")", other,
+                      collective);
+    }
+  }
+  throw RankError(what + "rank " + std::to_string(found.announced_by) + " failed in " + found.announcement,
+                  found.announced_by, collective);
 }
 
 size_t RankGroup::Impl::take_group() {
@@ -121,8 +226,9 @@ RankGroup RankGroup::from_environment(const GroupOptions& options) {
               impl->server = compat::connect_store(place.host, place.port, true, options.timeout);
               place.port = static_cast<c10d::TCPStore&>(*impl->server).getPort();
             }
+            const World first = first_world(place, impl->size);
             impl->roll = std::make_unique<dist::RollCall>(place, impl->rank, impl->size);
-            require_same_size(place, impl->rank, impl->size);
+            require_same_world(*impl->roll, first, impl->rank, impl->size, impl->patience());
             impl->groups.push_back(impl->connect("group0"));
           });
   return RankGroup(std::move(impl));
@@ -148,6 +254,10 @@ int RankGroup::rank() const {
 
 int RankGroup::size() const {
   return impl_->size;
+}
+
+bool RankGroup::is_lost() const {
+  return impl_->lost;
 }
 
 std::chrono::milliseconds RankGroup::timeout() const {

@@ -21,7 +21,7 @@ struct RankGroup::Impl {
   std::unique_ptr<dist::RollCall> roll;  // null: the program made the group
 
   std::chrono::milliseconds patience() const {
-    return std::min<std::chrono::milliseconds>(options.timeout / 4, std::chrono::seconds(5));
+    return std::min<std::chrono::milliseconds>(options.timeout / 3, std::chrono::seconds(5));
   }
   /// A place in `groups`; all ranks must ask in the same order.
   size_t take_group();
@@ -30,7 +30,10 @@ struct RankGroup::Impl {
       free_groups.push_back(place);
     }
   }
-  compat::GroupPtr connect(const std::string& name) const;
+  /// All ranks must; throws RankError, soon, if one of them tells of a failure meanwhile or does not come.
+  compat::GroupPtr connect(const std::string& name);
+  /// Calls the roll, and throws the RankError that names who is lost. This group is of no more use then.
+  [[noreturn]] void fail(const std::string& collective, const std::string& why);
 };
 
 }  // namespace encore

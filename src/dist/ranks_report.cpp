@@ -1,14 +1,15 @@
 // The report of all ranks: a table as text and as a page.
 #include <encore/dist.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
 namespace encore {
 namespace {
 
-constexpr std::array<const char*, 9> kHeads = {"rank",      "steps",   "limit MB",  "peak MB", "process MB",
-                                               "ms a step", "waiting", "backwards", "sent MB"};
+constexpr std::array<const char*, 10> kHeads = {"rank",         "steps",      "failed",    "limit MB", "peak MB",
+                                                "predicted MB", "process MB", "ms a step", "waiting",  "sent MB"};
 
 std::string number(double value, const char* form) {
   std::array<char, 32> text{};
@@ -20,16 +21,24 @@ std::string megabytes(int64_t bytes) {
   return bytes < 0 ? "-" : number(static_cast<double>(bytes) * 1e-6, "%.1f");
 }
 
-std::array<std::string, 9> cells(size_t rank, const RankRow& row) {
-  const auto steps = static_cast<double>(row.steps > 0 ? row.steps : 1);
+double milliseconds_a_step(const RankRow& row) {
+  return row.step_seconds * 1e3 / static_cast<double>(std::max<int64_t>(row.steps, 1));
+}
+
+double waiting_part(const RankRow& row) {
+  return row.step_seconds > 0 ? std::min(1.0, row.waiting_seconds / row.step_seconds) : 0;
+}
+
+std::array<std::string, 10> cells(size_t rank, const RankRow& row) {
   return {std::to_string(rank),
           std::to_string(row.steps),
+          std::to_string(row.failed_steps),
           megabytes(row.limit_bytes),
           megabytes(row.peak_bytes),
+          megabytes(row.predicted_bytes),
           megabytes(row.process_bytes),
-          number(row.step_seconds * 1e3 / steps, "%.1f"),
-          row.step_seconds > 0 ? number(row.waiting_seconds * 100 / row.step_seconds, "%.0f%%") : "-",
-          std::to_string(row.reduced_backwards),
+          number(milliseconds_a_step(row), "%.1f"),
+          row.step_seconds > 0 ? number(waiting_part(row) * 100, "%.0f%%") : "-",
           megabytes(row.sent_bytes)};
 }
 
@@ -41,14 +50,61 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
+/// One sentence: what somebody with many ranks looks for first.
+std::string summary(const std::vector<RankRow>& ranks) {
+  size_t fullest = 0;
+  size_t least_waiting = 0;
+  bool within = true;
+  const auto fullness = [](const RankRow& row) {
+    return row.limit_bytes > 0 ? static_cast<double>(row.peak_bytes) / static_cast<double>(row.limit_bytes) : 0;
+  };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    within = within && fullness(ranks[rank]) <= 1;
+    fullest = fullness(ranks[rank]) > fullness(ranks[fullest]) ? rank : fullest;
+    least_waiting = waiting_part(ranks[rank]) < waiting_part(ranks[least_waiting]) ? rank : least_waiting;
+  }
+  std::string text;
+  if (fullness(ranks[fullest]) > 0) {
+    text = (within ? "Every rank stayed within its budget; rank " : "Not every rank stayed within its budget: rank ") +
+           std::to_string(fullest) + " came nearest with " + number(fullness(ranks[fullest]) * 100, "%.1f%%") + ". ";
+  }
+  if (ranks.size() > 1) {
+    text += "Rank " + std::to_string(least_waiting) + " waited least (" +
+            number(waiting_part(ranks[least_waiting]) * 100, "%.0f%%") +
+            "): the others wait for it or for the network.";
+  }
+  return text;
+}
+
+/// A bar of which `part` is filled, and the words next to it.
+std::string bar(double part, const char* colour, const std::string& words) {
+  return "<td class=\"bar\"><span><i style=\"width:" + number(part * 100, "%.1f%%") + ";background:" + colour +
+         "\"></i></span>" + words + "</td>";
+}
+
+constexpr char kStyle[] =
+    "body{font:15px system-ui,sans-serif;margin:2em;color:#222;max-width:70em}table{border-collapse:collapse}"
+    "th,td{padding:.35em .8em;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}th{font-weight:600}"
+    ".bar{text-align:left}.bar span{display:inline-block;width:9em;height:.8em;background:#e8e8e8;margin-right:.6em}"
+    ".bar i{display:block;height:100%}dt{font-weight:600}dd{margin:0 0 .4em 1.5em}";
+
+constexpr char kWords[] =
+    "<dl><dt>limit, peak, predicted</dt><dd>Tensor bytes: the budget, the most that was measured at the allocator, and "
+    "the most that a plan foresaw. The slots of the reduction and Gloo's scratch are in them.</dd>"
+    "<dt>process</dt><dd>What the system says the whole process took, at its most.</dd>"
+    "<dt>waiting</dt><dd>The part of the steps spent waiting for other ranks and the network.</dd>"
+    "<dt>sent</dt><dd>Handed to collectives. <b>failed</b>: steps that an exception or a refusal ended, on whatever "
+    "rank.</dd></dl>";
+
 }  // namespace
 
 std::string RanksReport::text() const {
   const auto line = [](const auto& words) {
     std::string text;
-    for (const auto& word : words) {
-      const std::string cell = word;
-      text += std::string(cell.size() < 11 ? 11 - cell.size() : 1, ' ') + cell;
+    for (size_t i = 0; i < words.size(); ++i) {
+      const size_t width = i < 3 ? 7 : 13;
+      const std::string cell = words[i];
+      text += std::string(cell.size() < width ? width - cell.size() : 1, ' ') + cell;
     }
     return text + "\n";
   };
@@ -60,24 +116,30 @@ std::string RanksReport::text() const {
 }
 
 std::string RanksReport::html(const std::string& title) const {
-  std::string rows;
-  const auto add = [&](const auto& words, const std::string& tag) {
-    rows += "<tr>";
-    for (const auto& word : words) {
-      rows += "<" + tag + ">" + std::string(word) + "</" + tag + ">";
-    }
-    rows += "</tr>\n";
-  };
-  add(kHeads, "th");
+  std::string rows = "<tr>";
+  for (const char* head : kHeads) {
+    rows += "<th>" + std::string(head) + "</th>";
+  }
+  rows += "<th class=\"bar\">peak of limit</th><th class=\"bar\">waiting of a step</th></tr>\n";
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    add(cells(rank, ranks[rank]), "td");
+    const RankRow& row = ranks[rank];
+    rows += "<tr>";
+    for (const std::string& cell : cells(rank, row)) {
+      rows += "<td>" + cell + "</td>";
+    }
+    const double full =
+        row.limit_bytes > 0 ? static_cast<double>(row.peak_bytes) / static_cast<double>(row.limit_bytes) : 0;
+    rows += row.limit_bytes > 0
+                ? bar(std::min(full, 1.0), full > 1 ? "#c0392b" : "#2e7d5b", number(full * 100, "%.1f%%"))
+                : "<td class=\"bar\">no budget</td>";
+    rows += bar(waiting_part(row), "#b9770e",
+                number(waiting_part(row) * milliseconds_a_step(row), "%.1f") + " of " +
+                    number(milliseconds_a_step(row), "%.1f ms")) +
+            "</tr>\n";
   }
   return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(title) +
-         "</title>\n<style>body{font:15px system-ui,sans-serif;margin:2em;color:#222}table{border-collapse:collapse}"
-         "th,td{padding:.35em .9em;text-align:right;border-bottom:1px solid #ddd}</style></head>\n<body><h1>" +
-         escaped(title) + "</h1>\n<table>\n" + rows +
-         "</table>\n<p>Waiting: the part of the steps spent waiting for other ranks and the network. Sent: handed to "
-         "collectives.</p></body></html>\n";
+         "</title>\n<style>" + kStyle + "</style></head>\n<body><h1>" + escaped(title) + "</h1>\n<p>" +
+         (ranks.empty() ? "" : summary(ranks)) + "</p>\n<table>\n" + rows + "</table>\n" + kWords + "</body></html>\n";
 }
 
 }  // namespace encore

@@ -37,6 +37,21 @@ int64_t slot_bytes_for(const Layout& layout, const DataParallelOptions& options)
   return (std::max(layout.slot_bytes, std::min(buffers, options.bucket_bytes)) + 15) / 16 * 16;
 }
 
+/// Gloo holds two segments of what it reduces, of a MiB at most, on each of the two threads that c10d gives a group.
+int64_t scratch_bytes_for(const Layout& layout, int ranks) {
+  constexpr int64_t kMostBytes = int64_t{1} << 20;
+  if (ranks == 1) {
+    return 0;
+  }
+  std::vector<int64_t> segments;
+  for (const Bucket& bucket : layout.buckets) {
+    const auto size = static_cast<int64_t>(c10::elementSize(bucket.type));
+    segments.push_back((std::min((bucket.nbytes + 2 * ranks - 1) / (2 * ranks), kMostBytes) + size - 1) / size * size);
+  }
+  std::sort(segments.rbegin(), segments.rend());
+  return 2 * (segments[0] + (segments.size() > 1 ? segments[1] : 0));
+}
+
 }  // namespace
 
 Reduction::Reduction(Layout layout, std::shared_ptr<RankGroup::Impl> group, const DataParallelOptions& options)
@@ -44,12 +59,14 @@ Reduction::Reduction(Layout layout, std::shared_ptr<RankGroup::Impl> group, cons
       channel_(std::move(group)),
       in_flight_limit_(options.in_flight),
       slot_bytes_(slot_bytes_for(layout_, options)),
+      scratch_bytes_(scratch_bytes_for(layout_, channel_.size())),
       sync_buffers_(options.sync_buffers),
       scale_(at::native::wrapped_scalar_tensor(1. / channel_.size())) {
   agree(channel_, layout_,
         "buckets of " + std::to_string(options.bucket_bytes) + " bytes, " + std::to_string(options.in_flight) +
             " in flight, buffers " + (options.sync_buffers ? "synchronised" : "left alone"));
   broadcast_all(0);
+  used_.assign(layout_.parameters.size(), false);
   reset();
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const at::Tensor& tensor = layout_.parameters[i].tensor;
@@ -71,7 +88,7 @@ Reduction::~Reduction() {
 }
 
 void Reduction::reset() {
-  used_.assign(layout_.parameters.size(), false);
+  arrived_.assign(layout_.parameters.size(), false);
   waiting_for_.clear();
   for (const Bucket& bucket : layout_.buckets) {
     waiting_for_.push_back(bucket.parameters.size());
@@ -91,10 +108,14 @@ void Reduction::make_slots() {
   while (slot_bytes_ > 0 && slots_.size() < static_cast<size_t>(in_flight_limit_)) {
     slots_.push_back(at::empty({slot_bytes_}, at::kByte));
   }
+  if (!scratch_.defined() && scratch_bytes_ > 0) {
+    scratch_ = at::empty({scratch_bytes_}, at::kByte);
+  }
   slot_taken_.assign(slots_.size(), false);
 }
 
 void Reduction::free_slots() {
+  scratch_.reset();
   slots_.clear();
   slot_taken_.clear();
 }
@@ -107,6 +128,8 @@ void Reduction::broadcast_all(int from) {
 
 void Reduction::on_gradient(size_t parameter) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // A node may have been given nothing, as by a custom function.
+  used_[parameter] = used_[parameter] || layout_.parameters[parameter].tensor.grad().defined();
   if (suspended()) {
     return;
   }
@@ -114,8 +137,8 @@ void Reduction::on_gradient(size_t parameter) {
   if (!run) {
     begin_run();
   }
-  if (!used_[parameter]) {
-    used_[parameter] = true;
+  if (!arrived_[parameter]) {
+    arrived_[parameter] = true;
     --waiting_for_[layout_.parameters[parameter].bucket];
     launch_ready(all().size() == 1);
   }
@@ -151,6 +174,11 @@ at::Tensor Reduction::place_in(void* data, const Parameter& parameter) const {
   const at::TensorOptions options(tensor.scalar_type());
   return parameter.keeps_strides ? at::from_blob(at, tensor.sizes(), tensor.strides(), options)
                                  : at::from_blob(at, tensor.sizes(), options);
+}
+
+/// The program may have dropped what came under no_sync().
+void Reduction::forget_dropped(size_t parameter) {
+  used_[parameter] = used_[parameter] && layout_.parameters[parameter].tensor.grad().defined();
 }
 
 Pending Reduction::reduce(size_t bucket, void* data, std::shared_ptr<const void> memory) {
@@ -190,6 +218,7 @@ void Reduction::launch(size_t bucket) {
     const Parameter& parameter = layout_.parameters[i];
     const at::Tensor& grad = parameter.tensor.grad();
     require_reducible(parameter, grad);
+    forget_dropped(i);
     at::Tensor place = place_in(memory.data_ptr(), parameter);
     if (grad.defined()) {
       at::mul_out(place, grad, scale_);
@@ -205,7 +234,8 @@ void Reduction::launch_alone(size_t bucket) {
   const Parameter& parameter = layout_.parameters[i];
   at::Tensor grad = parameter.tensor.grad();
   require_reducible(parameter, grad);
-  const bool suits = grad.defined() && used_[i] && grad.scalar_type() == parameter.tensor.scalar_type() &&
+  forget_dropped(i);
+  const bool suits = used_[i] && grad.scalar_type() == parameter.tensor.scalar_type() &&
                      (parameter.keeps_strides ? grad.strides() == parameter.tensor.strides() : grad.is_contiguous());
   at::Tensor target = grad;
   if (suits) {
@@ -294,6 +324,7 @@ void Reduction::complete(Run& run) {
       channel_.broadcast_tensors(layout_.buffers, 0, slots_[0], "sending buffers");
     }
     ++reduced_backwards_;
+    used_.assign(used_.size(), false);
     reset();
   } catch (...) {
     if (run.over || channel_.is_lost()) {
@@ -354,6 +385,7 @@ void Reduction::drop_gradients() {
   for (const Parameter& parameter : layout_.parameters) {
     parameter.tensor.mutable_grad().reset();
   }
+  used_.assign(used_.size(), false);
 }
 
 }  // namespace encore::dist

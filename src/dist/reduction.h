@@ -29,6 +29,7 @@ class Reduction {
   const Layout& layout() const { return layout_; }
   Channel& channel() { return channel_; }
   int64_t slot_bytes() const { return slot_bytes_ * in_flight_limit_; }
+  int64_t scratch_bytes() const { return scratch_bytes_; }
 
   /// A step that all ranks have begun. Its slots are there until it ends.
   void begin_step(bool reduces);
@@ -94,6 +95,7 @@ class Reduction {
   bool has_free_slot();
   void launch(size_t bucket);
   void launch_alone(size_t bucket);
+  void forget_dropped(size_t parameter);
   Pending reduce(size_t bucket, void* data, std::shared_ptr<const void> memory);
   int free_slot();
   void finish_first();
@@ -109,6 +111,7 @@ class Reduction {
   Channel channel_;
   int in_flight_limit_;
   int64_t slot_bytes_;
+  int64_t scratch_bytes_;
   bool sync_buffers_;
   at::Tensor scale_;  // one over the number of ranks
   std::vector<std::pair<torch::autograd::Edge, uintptr_t>> hooks_;
@@ -129,9 +132,12 @@ class Reduction {
 
   std::weak_ptr<Run> run_;
   std::vector<at::Tensor> slots_;
+  at::Tensor scratch_;  // never touched: it stands for what Gloo takes by malloc, so that budgets count it
   std::vector<bool> slot_taken_;
   std::deque<InFlight> in_flight_;
-  std::vector<bool> used_;           // by parameter: its gradient came in this backward
+  std::vector<bool> arrived_;  // by parameter: its gradient came in this backward
+  /// By parameter: it has a gradient since the last reduction, also from backwards under no_sync().
+  std::vector<bool> used_;
   std::vector<size_t> waiting_for_;  // by bucket: gradients to come
   size_t next_ = 0;                  // bucket to be reduced
   /// Sums of parameters that this rank did not use, until it is known whether anybody did.

@@ -3,11 +3,14 @@
 //   news/<rank>   set by whoever tells of a failure; the rank's thread waits for it
 //   here/<rank>   the answer: what the rank is in
 //   first         the first announcement: "<rank> <text>"
+//   lost          the ranks that did not answer, by whoever knew first: all name the same
+//   asked/<rank>  the rank has its answer
 //   next          the ranks of the next generation
 //   bye/<rank>    the rank needs its connections no more
 #include "dist/roll_call.h"
+#include "dist/apart.h"
 
-#include <future>
+#include <numeric>
 #include <sstream>
 
 namespace encore::dist {
@@ -24,25 +27,41 @@ std::string text_of(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Runs what may hang on a thread that is left alone if it does: a store whose host is stopped never answers.
-template <class F>
-bool within(milliseconds patience, F f) {
-  auto done = std::make_shared<std::promise<bool>>();
-  auto result = done->get_future();
-  std::thread([done, f = std::move(f)] {
-    try {
-      f();
-      done->set_value(true);
-    } catch (...) {
-      done->set_value(false);
-    }
-  }).detach();
-  return result.wait_for(patience) == std::future_status::ready && result.get();
+/// What the first to tell of a failure told.
+std::string tell(c10d::Store& store, int rank, const std::string& announcement, int ranks) {
+  std::string first = text_of(store.compareSet("first", {}, bytes_of(std::to_string(rank) + " " + announcement)));
+  for (int r = 0; r < ranks; ++r) {
+    store.set("news/" + std::to_string(r), bytes_of("failure"));
+  }
+  return first;
 }
 
-/// Asks for the keys until all are there or the time is up; says which are not.
-std::vector<int> missing(c10d::Store& store, const std::string& prefix, std::vector<int> ranks,
-                         Clock::time_point until) {
+std::vector<int> all_of(int size) {
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text = "ranks";
+  for (const int rank : ranks) {
+    text += " " + std::to_string(rank);
+  }
+  return text;
+}
+
+std::vector<int> ranks_in(const std::string& list) {
+  std::vector<int> ranks;
+  std::istringstream words(list.substr(std::min<size_t>(list.size(), 5)));
+  for (int rank = 0; words >> rank;) {
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// Asks for the keys until all are there, `enough` is, or the time is up; says which are not.
+std::vector<int> missing(c10d::Store& store, const std::string& prefix, std::vector<int> ranks, Clock::time_point until,
+                         const std::string& enough = "") {
   while (true) {
     std::vector<int> left;
     for (const int rank : ranks) {
@@ -50,7 +69,7 @@ std::vector<int> missing(c10d::Store& store, const std::string& prefix, std::vec
         left.push_back(rank);
       }
     }
-    if (left.empty() || Clock::now() >= until) {
+    if (left.empty() || Clock::now() >= until || (!enough.empty() && store.check({enough}))) {
       return left;
     }
     ranks = std::move(left);
@@ -103,37 +122,53 @@ void RollCall::now_in(const std::string& collective) {
   state_->now_in = collective;
 }
 
+void RollCall::announce(const std::string& announcement, int ranks, milliseconds patience) {
+  called_ = true;
+  within(patience, [place = place_, rank = rank_, announcement, ranks, patience] {
+    const auto until = Clock::now() + patience * 9 / 10;
+    const auto store = place.connect(patience);
+    tell(*store, rank, announcement, ranks);
+    store->set("asked/" + std::to_string(rank), bytes_of("asked"));
+    if (rank == place.host_rank) {
+      missing(*store, "asked/", all_of(ranks), until);
+    }
+  });
+}
+
 RollResult RollCall::call(const std::string& announcement, milliseconds patience) {
   called_ = true;
   const auto result = std::make_shared<RollResult>();
-  const auto until = Clock::now() + patience * 9 / 10;
   std::string now_in;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     now_in = state_->now_in;
   }
   const bool answered =
-      within(patience, [place = place_, size = size_, rank = rank_, result, until, announcement, now_in, patience] {
+      within(patience, [place = place_, size = size_, rank = rank_, result, announcement, now_in, patience] {
+        const auto began = Clock::now();
         const auto store = place.connect(patience);
-        const std::string mine = std::to_string(rank) + " " + announcement;
-        const std::string first = text_of(store->compareSet("first", {}, bytes_of(mine)));
-        std::vector<int> all;
-        for (int r = 0; r < size; ++r) {
-          store->set("news/" + std::to_string(r), bytes_of("failure"));
-          all.push_back(r);
-        }
+        const std::string first = tell(*store, rank, announcement, size);
         store->set("here/" + std::to_string(rank), bytes_of(now_in));
+        const auto absent = missing(*store, "here/", all_of(size), began + patience * 6 / 10, "lost");
         RollResult found;
         found.announced_by = std::stoi(first);
         found.announcement = first.substr(first.find(' ') + 1);
-        found.lost = missing(*store, "here/", all, until);
-        for (const int r : all) {
-          const bool there = std::find(found.lost.begin(), found.lost.end(), r) == found.lost.end();
-          if (there && store->get("here/" + std::to_string(r)).empty()) {
-            found.elsewhere.push_back(r);
+        found.lost = ranks_in(text_of(store->compareSet("lost", {}, bytes_of(list_of(absent)))));
+        std::vector<int> there;
+        for (const int r : all_of(size)) {
+          if (std::find(found.lost.begin(), found.lost.end(), r) == found.lost.end()) {
+            there.push_back(r);
+            if (store->check({"here/" + std::to_string(r)}) && store->get("here/" + std::to_string(r)).empty()) {
+              found.elsewhere.push_back(r);
+            }
           }
         }
+        store->set("asked/" + std::to_string(rank), bytes_of("asked"));
         *result = std::move(found);
+        if (rank == place.host_rank) {
+          // With this process goes the store, and others would take its host for the one that is lost.
+          missing(*store, "asked/", there, began + patience * 9 / 10);
+        }
       });
   RollResult found;
   if (answered) {
@@ -149,23 +184,11 @@ RollResult RollCall::call(const std::string& announcement, milliseconds patience
 }
 
 std::vector<int> RollCall::agree_on_survivors(const std::vector<int>& mine, milliseconds patience) {
-  std::ostringstream list;
-  for (const int rank : mine) {
-    list << rank << ' ';
-  }
   const auto agreed = std::make_shared<std::string>();
-  const bool answered = within(patience, [place = place_, text = list.str(), agreed, patience] {
+  const bool answered = within(patience, [place = place_, text = list_of(mine), agreed, patience] {
     *agreed = text_of(place.connect(patience)->compareSet("next", {}, bytes_of(text)));
   });
-  if (!answered) {
-    return {};
-  }
-  std::vector<int> ranks;
-  std::istringstream words(*agreed);
-  for (int rank = 0; words >> rank;) {
-    ranks.push_back(rank);
-  }
-  return ranks;
+  return answered ? ranks_in(*agreed) : std::vector<int>();
 }
 
 void RollCall::say_goodbye() noexcept {
@@ -176,11 +199,7 @@ void RollCall::say_goodbye() noexcept {
       const auto store = place.connect(patience);
       store->set("bye/" + std::to_string(rank), bytes_of("bye"));
       if (!failed) {
-        std::vector<int> all;
-        for (int r = 0; r < size; ++r) {
-          all.push_back(r);
-        }
-        missing(*store, "bye/", all, until);
+        missing(*store, "bye/", all_of(size), until);
       }
       store->set("news/" + std::to_string(rank), bytes_of("leaving"));
       store->check({"bye/0"});  // an answer: what was sent before has been read

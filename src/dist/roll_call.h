@@ -45,6 +45,8 @@ class RollCall {
   /// What the rank takes part in now; empty: nothing.
   void now_in(const std::string& collective);
 
+  /// Tells `ranks` ranks of a failure and asks nobody.
+  void announce(const std::string& announcement, int ranks, std::chrono::milliseconds patience);
   /// Tells everybody of a failure and asks who is there. Takes at most `patience`.
   RollResult call(const std::string& announcement, std::chrono::milliseconds patience);
   /// The ranks of the group to come, agreed: the first to ask says who they are.

@@ -1,13 +1,10 @@
-// Same bits as c10d's Reducer and as an allreduce by hand; budgets, checkpoints and accumulation change none of them.
+// Same bits as c10d's Reducer and as an allreduce by hand; what rests; what is refused.
 #include "reducer_oracle.h"
 #include "worker.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <map>
-
 namespace worker {
-namespace {
 
 std::vector<at::Tensor> parameters_once(Net& net, std::map<std::string, size_t>& index) {
   std::vector<at::Tensor> parameters;
@@ -21,7 +18,18 @@ std::vector<at::Tensor> parameters_once(Net& net, std::map<std::string, size_t>&
   return parameters;
 }
 
-using Buckets = std::vector<std::vector<std::string>>;
+std::vector<std::vector<size_t>> indices_of(const Buckets& buckets, const std::map<std::string, size_t>& index) {
+  std::vector<std::vector<size_t>> indices;
+  for (const auto& names : buckets) {
+    indices.emplace_back();
+    for (const std::string& name : names) {
+      indices.back().push_back(index.at(name));
+    }
+  }
+  return indices;
+}
+
+namespace {
 
 /// The other ways to the same gradients.
 enum class Way { kOurs, kReducer, kByHand };
@@ -71,7 +79,8 @@ void broadcast_by_hand(const World& world, Net& net) {
   }
 }
 
-std::vector<at::Tensor> train(const World& world, Way way, int steps, Buckets& buckets) {
+/// `accumulate`: before each backward another one under no_sync(), which alone uses `extra`, and only on rank 0.
+std::vector<at::Tensor> train(const World& world, Way way, int steps, Buckets& buckets, bool accumulate = false) {
   Net net = make_net(world);
   std::map<std::string, size_t> index;
   const auto parameters = parameters_once(net, index);
@@ -84,21 +93,21 @@ std::vector<at::Tensor> train(const World& world, Way way, int steps, Buckets& b
     broadcast_by_hand(world, net);
   }
   if (way == Way::kReducer) {
-    std::vector<std::vector<size_t>> indices;
-    for (const auto& names : buckets) {
-      indices.emplace_back();
-      for (const std::string& name : names) {
-        indices.back().push_back(index.at(name));
-      }
-    }
-    reducer.emplace(parameters, indices, world.group.process_group());
+    reducer.emplace(parameters, indices_of(buckets, index), world.group.process_group());
   }
   torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
   for (int step = 0; step < steps; ++step) {
     for (const at::Tensor& parameter : parameters) {
       parameter.mutable_grad().reset();
     }
-    const at::Tensor loss = loss_of(net, world, step);
+    if (accumulate) {
+      std::optional<encore::DataParallel::NoSync> alone;
+      if (ours) {
+        alone.emplace(ours->no_sync());
+      }
+      loss_of(net, world, 2 * step + 101).backward();
+    }
+    const at::Tensor loss = loss_of(net, world, accumulate ? 2 * step : step);
     if (reducer) {
       reducer->before_backward(loss);
     }
@@ -113,7 +122,8 @@ std::vector<at::Tensor> train(const World& world, Way way, int steps, Buckets& b
       }
     }
     const bool used = net->extra->weight.grad().defined();
-    expect(used == (step % 2 == 1), "a parameter that rank 0 alone used has a gradient everywhere, else nowhere");
+    expect(used == (accumulate || step % 2 == 1),
+           "a parameter that rank 0 alone used has a gradient everywhere, else nowhere");
     expect(!net->never->weight.grad().defined(), "a parameter that nobody used has no gradient");
     expect(net->right->weight.grad().strides() == net->right->weight.strides(), "gradients lie as parameters do");
     optimizer.step();
@@ -132,57 +142,10 @@ void same_bits_as_the_reducer(const World& world) {
   expect_same(ours, reducer, "the Reducer");
   expect_same(ours, hand, "an allreduce by hand");
   print_hash("reducer", ours);
-}
-
-void modes(const World& world) {
-  struct Mode {
-    std::string name;
-    bool checkpointed = false;
-    double fraction = 0;
-    bool in_steps = false;
-  };
-  const std::vector<Mode> all = {{"plain", false, 0, false},      {"in steps", false, 0, true},
-                                 {"checkpoints", true, 0, false}, {"100%", false, 1, true},
-                                 {"50%", false, 0.5, true},       {"30%", false, 0.3, true}};
-  std::vector<at::Tensor> plain;
-  for (const Mode& mode : all) {
-    for (const bool accumulate : {false, true}) {
-      Net net = make_net(world);
-      encore::DataParallel parallel(*net, world.group, small_buckets());
-      torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.01));
-      std::optional<encore::MemoryBudget> budget;
-      if (mode.fraction > 0) {
-        budget = encore::MemoryBudget::fraction(mode.fraction);
-      }
-      for (int step = 0; step < 8; ++step) {
-        optimizer.zero_grad();
-        for (const at::Tensor& parameter : net->parameters()) {
-          parameter.mutable_grad().reset();
-        }
-        std::optional<encore::DataParallel::Step> scope;
-        if (mode.in_steps) {
-          scope.emplace(budget ? parallel.step(*budget) : parallel.step());
-        }
-        if (accumulate) {
-          const auto alone = parallel.no_sync();
-          loss_of(net, world, 2 * step + 100, mode.checkpointed, 256).backward();
-        }
-        loss_of(net, world, step, mode.checkpointed, 256).backward();
-        optimizer.step();
-      }
-      if (budget) {
-        const encore::StepReport report = budget->report();
-        expect(report.limit_bytes < 0 || report.peak_bytes <= report.limit_bytes, "peak above the limit");
-      }
-      const auto state = state_of(*net);
-      static std::map<bool, std::vector<at::Tensor>> first;
-      if (first.count(accumulate) == 0) {
-        first[accumulate] = state;
-      }
-      expect_same(first[accumulate], state, mode.name + (accumulate ? ", accumulating" : ""));
-      print_hash("modes" + std::to_string(accumulate), state);
-    }
-  }
+  const auto summed = train(world, Way::kOurs, 6, buckets, true);
+  expect_same(summed, train(world, Way::kByHand, 6, buckets, true),
+              "a parameter that one rank used under no_sync() only");
+  print_hash("accumulated", summed);
 }
 
 void resting_bytes(const World& world) {
@@ -210,10 +173,48 @@ void resting_bytes(const World& world) {
   {
     const auto alone = parallel.no_sync();
     const auto step = parallel.step();
-    expect(encore::live_tensor_bytes() - before == parallel.slot_bytes() + scale,
-           "a step holds its slots, nothing more");
+    expect(encore::live_tensor_bytes() - before == parallel.slot_bytes() + parallel.scratch_bytes() + scale,
+           "a step holds its slots and what stands for Gloo's scratch, nothing more");
   }
   expect(encore::live_tensor_bytes() - before == scale, "slots are free after a step");
+}
+
+void resting_bytes_of_the_reducer(const World& world) {
+  Net net = make_net(world);
+  Buckets buckets;
+  std::map<std::string, size_t> index;
+  const auto parameters = parameters_once(net, index);
+  int64_t gradients = 0;
+  for (const at::Tensor& parameter : parameters) {
+    gradients += static_cast<int64_t>(parameter.nbytes());
+  }
+  const auto rest_of = [&](bool ours) {
+    const int64_t before = encore::live_tensor_bytes();
+    std::optional<encore::DataParallel> parallel;
+    std::optional<ReducerOracle> reducer;
+    if (ours) {
+      parallel.emplace(*net, world.group, small_buckets());
+      buckets = parallel->buckets();
+    } else {
+      reducer.emplace(parameters, indices_of(buckets, index), world.group.process_group());
+    }
+    at::Tensor loss = loss_of(net, world, 1);
+    if (reducer) {
+      reducer->before_backward(loss);
+    }
+    loss.backward();
+    loss.reset();
+    const int64_t rest = encore::live_tensor_bytes() - before;
+    for (const at::Tensor& parameter : parameters) {
+      parameter.mutable_grad().reset();
+    }
+    return rest;
+  };
+  const int64_t ours = rest_of(true);
+  const int64_t theirs = rest_of(false);
+  std::cout << "at rest after a backward: ours " << ours << ", the Reducer's " << theirs << ", gradients " << gradients
+            << std::endl;
+  expect(theirs - ours >= gradients, "the Reducer has all gradients twice");
 }
 
 void differing_models(const World& world) {

@@ -1,8 +1,6 @@
 // Started once a rank by dist_test.py, or by a launcher: worker SCENARIO [ARGUMENTS]
 #include "worker.h"
 
-#include <map>
-
 namespace worker {
 
 NetImpl::NetImpl(int64_t width) {
@@ -120,18 +118,20 @@ at::Tensor loss_of(Net& net, const World& world, int step, bool checkpointed, in
 
 namespace {
 
-void run(int count, char** arguments) {
+int run(int count, char** arguments) {
   using namespace worker;
   const std::string scenario = count > 1 ? arguments[1] : "";
   const auto argument = [&](int i) { return std::string(count > i ? arguments[i] : ""); };
   at::set_num_threads(1);
   encore::GroupOptions options;
-  options.timeout = scenario == "fault" ? std::chrono::seconds(8) : std::chrono::seconds(60);
+  const bool hurries = scenario == "fault" || scenario == "storm";
+  options.timeout = hurries ? std::chrono::seconds(8) : std::chrono::seconds(60);
   const encore::RankGroup group = encore::RankGroup::from_environment(options);
   const World world{group, group.rank(), group.size()};
   const std::map<std::string, void (*)(const World&)> simple = {{"reducer", same_bits_as_the_reducer},
-                                                                {"modes", modes},
                                                                 {"resting", resting_bytes},
+                                                                {"reducer_rests", resting_bytes_of_the_reducer},
+                                                                {"scratch", scratch_of_gloo},
                                                                 {"differ", differing_models},
                                                                 {"several", several_models},
                                                                 {"bad", bad_gradients},
@@ -140,6 +140,14 @@ void run(int count, char** arguments) {
                                                                 {"sharded", sharded}};
   if (scenario == "saved") {
     saved_states(world, argument(2), argument(3), std::stoi(argument(4)));
+  } else if (scenario == "storm") {
+    if (!storm(world, argument(2), std::stoi(argument(3)), argument(4))) {
+      return 3;
+    }
+  } else if (scenario == "oracle") {
+    oracle(world, std::stoi(argument(2)));
+  } else if (scenario == "steady") {
+    steady(world, std::stoi(argument(2)));
   } else if (scenario == "fault") {
     fault(world, argument(2), std::stoi(argument(3)), std::stoi(argument(4)), argument(5));
   } else {
@@ -149,15 +157,21 @@ void run(int count, char** arguments) {
       std::cout << "done " << arguments[i] << std::endl;
     }
   }
+  return 0;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
+  const auto began = std::chrono::steady_clock::now();
   try {
-    run(count, arguments);
+    return run(count, arguments);
+  } catch (const encore::RankError& error) {
+    const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    std::cerr << "lost " << error.rank() << " in '" << error.collective() << "' after " << seconds
+              << " s: " << error.what() << std::endl;
+    return 3;
   } catch (const std::exception& error) {
     worker::expect(false, error.what());
   }
-  return 0;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <iostream>
+#include <map>
 
 #include <torch/torch.h>
 
@@ -40,6 +41,11 @@ void expect_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
 /// Printed for the driver, which compares ranks.
 void print_hash(const std::string& name, const std::vector<at::Tensor>& tensors);
 
+using Buckets = std::vector<std::vector<std::string>>;
+/// What is trained, each once, and where each name is found.
+std::vector<at::Tensor> parameters_once(Net& net, std::map<std::string, size_t>& index);
+std::vector<std::vector<size_t>> indices_of(const Buckets& buckets, const std::map<std::string, size_t>& index);
+
 encore::DataParallelOptions small_buckets();
 Net make_net(const World& world);
 /// A batch of this rank and step.
@@ -63,8 +69,13 @@ E caught(const F& f, const std::string& what) {
 
 // Scenarios; each runs on all ranks.
 void same_bits_as_the_reducer(const World& world);
-void modes(const World& world);
 void resting_bytes(const World& world);
+void resting_bytes_of_the_reducer(const World& world);
+void scratch_of_gloo(const World& world);
+/// So many steps in every mode, compared with the Reducer's.
+void oracle(const World& world, int steps);
+/// Peaks over so many steps within a limit.
+void steady(const World& world, int steps);
 void differing_models(const World& world);
 void several_models(const World& world);
 void bad_gradients(const World& world);
@@ -72,6 +83,9 @@ void refusals(const World& world);
 void throws(const World& world);
 void sharded(const World& world);
 void saved_states(const World& world, const std::string& load, const std::string& save, int steps);
+/// Trains to the end from what `path` has, and saves there. `failure`: "RANK:STEP:PLACE" of one that is thrown, or "-".
+/// Returns false if a rank was lost, who is named then.
+bool storm(const World& world, const std::string& path, int steps, const std::string& failure);
 void fault(const World& world, const std::string& how, int victim, int at_step, const std::string& place);
 
 }  // namespace worker
