@@ -77,7 +77,8 @@ World first_world(const dist::StorePlace& place, int size) {
   auto found = dist::apart([place, size] {
     const auto store = place.connect(place.timeout);
     const auto first = [&](const std::string& key, const std::string& mine) {
-      const auto said = store->compareSet(key, {}, {mine.begin(), mine.end()});
+      using Bytes = std::vector<uint8_t>;  // LibTorch 2 has a compareSet of strings, too
+      const Bytes said = store->compareSet(key, Bytes(), Bytes(mine.begin(), mine.end()));
       return std::string(said.begin(), said.end());
     };
     const std::string others_size = first("size", std::to_string(size));
