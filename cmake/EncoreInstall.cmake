@@ -64,3 +64,7 @@ if(ENCORE_BUILD_COMMAND)
   install(FILES src/tools/encore.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME encore
     COMPONENT command)
 endif()
+
+# All that `cmake --install` looks for: what the preset `release` builds.
+add_custom_target(encore_installed DEPENDS encore_plan $<TARGET_NAME_IF_EXISTS:encore_encore>
+  $<TARGET_NAME_IF_EXISTS:encore_dist> $<TARGET_NAME_IF_EXISTS:encore_command> $<TARGET_NAME_IF_EXISTS:encore_python>)

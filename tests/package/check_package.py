@@ -96,7 +96,20 @@ def by_pkg_config(prefix, out, name, source, *more):
     run(out / name)
 
 
+def check_target():
+    """The target that the README's preset builds has every file that is installed and has to be built."""
+    commands = run("ninja", "-C", BUILD, "-t", "commands", "encore_installed")
+    built = {(BUILD / file).resolve() for file in re.findall(r" -o (\S+)", commands)}
+    rules = (BUILD / "cmake_install.cmake").read_text()
+    wanted = {pathlib.Path(file) for file in re.findall(r'"([^"]+/(?:lib[\w.]+|encore|_core[\w.-]+\.so))"', rules)
+              if pathlib.Path(file).is_file() and BUILD in pathlib.Path(file).parents}
+    check(len(wanted) > 1, "no files to install are found")
+    for file in wanted:
+        check(file.resolve() in built, f"{file.name} is installed, and the target encore_installed does not build it")
+
+
 def installed(root):
+    check_target()
     prefix = root / "installed"
     install(BUILD, prefix)
     check_command(prefix)
