@@ -83,7 +83,8 @@ compat::StorePtr StorePlace::connect(milliseconds patience) const {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, compat::connect_store(host, port, false, patience));
 }
 
-RollCall::RollCall(StorePlace place, int rank, int size) : place_(std::move(place)), rank_(rank), size_(size) {
+RollCall::RollCall(StorePlace place, int rank, int size)
+    : place_(std::move(place)), rank_(rank), size_(size), store_(place_.connect(place_.timeout)) {
   std::thread([state = state_, place = place_, rank] { listen(state, place, rank); }).detach();
 }
 
@@ -124,12 +125,11 @@ void RollCall::now_in(const std::string& collective) {
 
 void RollCall::announce(const std::string& announcement, int ranks, milliseconds patience) {
   called_ = true;
-  within(patience, [place = place_, rank = rank_, announcement, ranks, patience] {
+  within(patience, [store = store_, host = place_.host_rank, rank = rank_, announcement, ranks, patience] {
     const auto until = Clock::now() + patience * 9 / 10;
-    const auto store = place.connect(patience);
     tell(*store, rank, announcement, ranks);
     store->set("asked/" + std::to_string(rank), bytes_of("asked"));
-    if (rank == place.host_rank) {
+    if (rank == host) {
       missing(*store, "asked/", all_of(ranks), until);
     }
   });
@@ -143,33 +143,32 @@ RollResult RollCall::call(const std::string& announcement, milliseconds patience
     const std::lock_guard<std::mutex> lock(state_->mutex);
     now_in = state_->now_in;
   }
-  const bool answered =
-      within(patience, [place = place_, size = size_, rank = rank_, result, announcement, now_in, patience] {
-        const auto began = Clock::now();
-        const auto store = place.connect(patience);
-        const std::string first = tell(*store, rank, announcement, size);
-        store->set("here/" + std::to_string(rank), bytes_of(now_in));
-        const auto absent = missing(*store, "here/", all_of(size), began + patience * 6 / 10, "lost");
-        RollResult found;
-        found.announced_by = std::stoi(first);
-        found.announcement = first.substr(first.find(' ') + 1);
-        found.lost = ranks_in(text_of(store->compareSet("lost", {}, bytes_of(list_of(absent)))));
-        std::vector<int> there;
-        for (const int r : all_of(size)) {
-          if (std::find(found.lost.begin(), found.lost.end(), r) == found.lost.end()) {
-            there.push_back(r);
-            if (store->check({"here/" + std::to_string(r)}) && store->get("here/" + std::to_string(r)).empty()) {
-              found.elsewhere.push_back(r);
-            }
-          }
+  const bool answered = within(patience, [store = store_, host = place_.host_rank, size = size_, rank = rank_, result,
+                                          announcement, now_in, patience] {
+    const auto began = Clock::now();
+    const std::string first = tell(*store, rank, announcement, size);
+    store->set("here/" + std::to_string(rank), bytes_of(now_in));
+    const auto absent = missing(*store, "here/", all_of(size), began + patience * 6 / 10, "lost");
+    RollResult found;
+    found.announced_by = std::stoi(first);
+    found.announcement = first.substr(first.find(' ') + 1);
+    found.lost = ranks_in(text_of(store->compareSet("lost", {}, bytes_of(list_of(absent)))));
+    std::vector<int> there;
+    for (const int r : all_of(size)) {
+      if (std::find(found.lost.begin(), found.lost.end(), r) == found.lost.end()) {
+        there.push_back(r);
+        if (store->check({"here/" + std::to_string(r)}) && store->get("here/" + std::to_string(r)).empty()) {
+          found.elsewhere.push_back(r);
         }
-        store->set("asked/" + std::to_string(rank), bytes_of("asked"));
-        *result = std::move(found);
-        if (rank == place.host_rank) {
-          // With this process goes the store, and others would take its host for the one that is lost.
-          missing(*store, "asked/", there, began + patience * 9 / 10);
-        }
-      });
+      }
+    }
+    store->set("asked/" + std::to_string(rank), bytes_of("asked"));
+    *result = std::move(found);
+    if (rank == host) {
+      // With this process goes the store, and others would take its host for the one that is lost.
+      missing(*store, "asked/", there, began + patience * 9 / 10);
+    }
+  });
   RollResult found;
   if (answered) {
     found = *result;
@@ -185,8 +184,8 @@ RollResult RollCall::call(const std::string& announcement, milliseconds patience
 
 std::vector<int> RollCall::agree_on_survivors(const std::vector<int>& mine, milliseconds patience) {
   const auto agreed = std::make_shared<std::string>();
-  const bool answered = within(patience, [place = place_, text = list_of(mine), agreed, patience] {
-    *agreed = text_of(place.connect(patience)->compareSet("next", {}, bytes_of(text)));
+  const bool answered = within(patience, [store = store_, text = list_of(mine), agreed] {
+    *agreed = text_of(store->compareSet("next", {}, bytes_of(text)));
   });
   return answered ? ranks_in(*agreed) : std::vector<int>();
 }
@@ -195,8 +194,7 @@ void RollCall::say_goodbye() noexcept {
   try {
     const milliseconds patience = std::min<milliseconds>(place_.timeout / 4, std::chrono::seconds(5));
     const auto until = Clock::now() + patience;
-    within(patience, [place = place_, rank = rank_, size = size_, failed = called_ || state_->news, until, patience] {
-      const auto store = place.connect(patience);
+    within(patience, [store = store_, rank = rank_, size = size_, failed = called_ || state_->news, until] {
       store->set("bye/" + std::to_string(rank), bytes_of("bye"));
       if (!failed) {
         missing(*store, "bye/", all_of(size), until);

@@ -72,6 +72,9 @@ class RollCall {
   StorePlace place_;
   int rank_;
   int size_;
+  /// Made while all is well: a connection to a host that is going down aborts the process in LibTorch 1.13, on the
+  /// thread that each of its store's clients has.
+  compat::StorePtr store_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
   std::atomic<bool> called_{false};
   std::vector<int> lost_;

@@ -83,9 +83,9 @@ class Ranks:
             time.sleep(0.02)
         return False
 
-    def end(self, but=None):
+    def end(self, but=None, seconds=600):
         """Exit codes of all but one; a rank that is still there after a long time is a hang."""
-        until = time.monotonic() + TIMEOUT + 60
+        until = time.monotonic() + seconds
         codes = {}
         for rank, process in enumerate(self.processes):
             if rank != but:
@@ -123,7 +123,7 @@ def struck(chance, path, steps, size, number):
                 ranks.fail(f"fault {number}: ended by themselves with {codes}")
             return None
         ranks.processes[victim].send_signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
-        codes = ranks.end(but=victim)
+        codes = ranks.end(but=victim, seconds=TIMEOUT + 60)
         texts = {rank: ranks.text(rank) for rank in codes}
         if set(codes.values()) == {0}:
             return None  # in its last moments

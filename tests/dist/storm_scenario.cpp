@@ -77,6 +77,10 @@ bool storm(const World& world, const std::string& path, int steps, const std::st
     try {
       one_step(world, net, parallel, optimizer, budget, step,
                fails_here && world.rank == planned.rank ? planned.place : "");
+      live = encore::live_tensor_bytes();
+      if (++step % 5 == 0) {
+        optimizer.save(path, std::to_string(step));
+      }
     } catch (const std::exception& error) {
       const auto* named = dynamic_cast<const encore::RankError*>(&error);
       if (world.group.is_lost()) {
@@ -93,11 +97,6 @@ bool storm(const World& world, const std::string& path, int steps, const std::st
       planned.step = -1;  // and once more
       const int64_t now = encore::live_tensor_bytes();
       expect(live < 0 || now <= live, "a failed step leaves bytes behind: " + std::to_string(now - live));
-      continue;
-    }
-    live = encore::live_tensor_bytes();
-    if (++step % 5 == 0) {
-      optimizer.save(path, std::to_string(step));
     }
   }
   print_hash("final", state_of(*net));
