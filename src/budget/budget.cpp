@@ -98,7 +98,8 @@ struct MemoryBudget::Step::Impl {
   Impl(std::shared_ptr<MemoryBudget::Impl> b, budget::StepSetting setting)
       : budget(std::move(b)),
         governor(std::make_shared<budget::StepGovernor>(std::move(setting))),
-        open("step", [this](std::shared_ptr<tape::Tape> tape, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
+        open("step", [this](std::shared_ptr<store::Residency> residency, tape::OpId first,
+                            const std::shared_ptr<ReplayRegion>&) {
           RegionOptions options;
           options.policy = keep_all();
           options.together = false;
@@ -108,7 +109,7 @@ struct MemoryBudget::Step::Impl {
             watching->op_starts();
             return false;
           };
-          return std::make_shared<ReplayRegion>(std::move(tape), first, nullptr, std::move(options));
+          return std::make_shared<ReplayRegion>(std::move(residency), first, nullptr, std::move(options));
         }) {}
 
   void end() noexcept;
@@ -130,8 +131,8 @@ struct MemoryBudget::Step::Impl {
   budget::ModuleTrail trail;
 
   size_t ops_so_far() const {
-    const std::lock_guard<RecursiveMutex> lock(open.tape()->mutex());
-    return open.tape()->ops().size();
+    const std::lock_guard<RecursiveMutex> lock(open.tape().mutex());
+    return open.tape().ops().size();
   }
 };
 
@@ -348,8 +349,8 @@ void MemoryBudget::Step::Impl::end() noexcept {
 
 void MemoryBudget::Step::Impl::put_back() {
   const tape::RandomLock random = tape::lock_random_ops();
-  const std::lock_guard<RecursiveMutex> lock(open.tape()->mutex());
-  governor->undo().put_back(*open.tape());
+  const std::lock_guard<RecursiveMutex> lock(open.tape().mutex());
+  governor->undo().put_back(open.tape());
 }
 
 void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {
@@ -383,8 +384,8 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   } else if (figures.left_plan) {
     report.note = "left the plan at " + figures.left_at;
   }
-  const std::lock_guard<RecursiveMutex> tape_lock(open.tape()->mutex());
-  report.ops_recorded = static_cast<int64_t>(open.tape()->ops().size());
+  const std::lock_guard<RecursiveMutex> tape_lock(open.tape().mutex());
+  report.ops_recorded = static_cast<int64_t>(open.tape().ops().size());
   const auto& plan = governor->itinerary();
   if (plan && plan->model->path.size() == journal.events.size() && !report.failed && !figures.limit_was_lifted) {
     tell_plan(*plan);
@@ -399,8 +400,8 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
     const int64_t start_ns = now_ns();
     const std::vector<std::string> modules =
-        trail.empty() ? budget::module_paths(budget->modules, *open.tape()) : trail.of_ops(open.tape()->ops().size());
-    auto model = budget::build_model(*open.tape(), journal, report.resting_bytes, modules);
+        trail.empty() ? budget::module_paths(budget->modules, open.tape()) : trail.of_ops(open.tape().ops().size());
+    auto model = budget::build_model(*open.residency(), journal, report.resting_bytes, modules);
     budget->known.learn(std::move(model), report.limit_bytes, sight, static_cast<double>(now_ns() - start_ns) * 1e-9);
   }
   learn_plain_peak(figures);

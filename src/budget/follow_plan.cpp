@@ -71,52 +71,54 @@ void StepGovernor::act(size_t index, bool compute_too) {
 
 void StepGovernor::act(const Action& action, bool compute_too) {
   const auto region = region_.lock();
+  store::Residency& residency = region->residency();
   const std::vector<ValueId>& values = itinerary_->model->units[static_cast<size_t>(action.step)].values;
   if (action.what == Do::kHold) {
     for (const ValueId value : values) {
-      region->hold_resident(value);
+      residency.pin(value);
     }
     return;
   }
   if (action.what == Do::kDrop) {
     for (const ValueId value : values) {
-      given_up_[value] = true;
-      packed_.erase(value);
-      region->evict(value);
+      residency.give_up(value);
+      residency.unpin_form(value);
+      residency.evict(value);
     }
     return;
   }
   if (action.what == Do::kPack) {
     for (const ValueId value : values) {
-      if (region->can_evict(value) && pack(value)) {
-        given_up_[value] = true;
-        region->evict(value);
+      if (residency.can_evict(value) && pack(value)) {
+        residency.give_up(value);
+        residency.evict(value);
       }
     }
     return;
   }
   std::vector<ValueId> missing;
   std::copy_if(values.begin(), values.end(), std::back_inserter(missing),
-               [&](ValueId v) { return !is_there(region->tape(), v); });
+               [&](ValueId v) { return !is_there(residency, v); });
   if (!missing.empty() && compute_too) {
     region->bring_back(missing);
   }
   if (compute_too) {
-    std::for_each(values.begin(), values.end(), [&](ValueId value) { packed_.erase(value); });
+    std::for_each(values.begin(), values.end(), [&](ValueId value) { residency.unpin_form(value); });
   }
 }
 
 /// Steps without a plan pack masks as soon as nobody else holds them, and let go of the whole where memory is wanted:
 /// packing needs some itself. False if the value is no mask, or there is no room for its bits.
 bool StepGovernor::pack(ValueId value) {
-  if (packed_.count(value) > 0) {
+  const auto region = region_.lock();
+  if (region->residency().is_form_pinned(value)) {
     return true;
   }
   const int64_t start = now_ns();
-  std::shared_ptr<const tape::Resting> form;
+  std::shared_ptr<const store::Resting> form;
   packing_ = true;
   try {
-    form = region_.lock()->rest(value);
+    form = region->rest(value);
   } catch (...) {  // no room, or changed unseen, which shows when it is asked for
     forget_refusal();
   }
@@ -128,7 +130,7 @@ bool StepGovernor::pack(ValueId value) {
   journal_.asides.push_back({"pack", start, duration});
   journal_.packings[value] = {form->form(), form->nbytes(), duration};
   if (setting_.limit_bytes != run::Meter::kNoLimit) {
-    packed_[value] = std::move(form);
+    region->residency().pin_form(value, form);
   }
   return true;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "tape/tape.h"
+#include "store/residency.h"
 
 namespace encore::budget {
 

@@ -83,15 +83,15 @@ void StepGovernor::make_room(int64_t shortage, int64_t nbytes) {
   }
   const Stopwatch watch(figures_.evict_ns, away_ns_);
   const record::Recorder::Pause pause;
-  const std::vector<ValueId> held = region->held_values();
+  const std::vector<ValueId> held = region->residency().held_values();
   const size_t events = journal_.events.size() - std::exchange(pressed_at_, journal_.events.size());
   // Working prices out would take longer than what is worked on, as far as the last time tells.
   const bool often = prices_.take_work() > std::max(kLittleWork, kWorkPerEvent * events);
   batch_ =
       std::clamp(often ? batch_ * 2 : batch_ / 2, setting_.limit_bytes / kBatch, setting_.limit_bytes / kLargestBatch);
   const int64_t freed = evict_cheapest(*region, held, itinerary_ ? shortage : std::max(shortage, batch_));
-  if (freed == 0 && !packed_.empty() && !packing_) {
-    packed_.clear();  // numbers can be drawn again
+  if (freed == 0 && region->residency().has_pinned_forms() && !packing_) {
+    region->residency().unpin_forms();  // numbers can be drawn again
   } else if (freed == 0) {
     look_at_plain_peak();
     give_up(/*is_locked=*/true);
@@ -107,7 +107,7 @@ int64_t StepGovernor::evict_cheapest(ReplayRegion& region, const std::vector<Val
   candidates.reserve(held.size());
   for (const ValueId value : held) {
     if (region.tape().value(value).nbytes > 0) {
-      candidates.emplace_back(prices_.of(region.tape(), value), value);
+      candidates.emplace_back(prices_.of(region.residency(), value), value);
     }
   }
   std::make_heap(candidates.begin(), candidates.end(), std::greater<>());
@@ -116,17 +116,17 @@ int64_t StepGovernor::evict_cheapest(ReplayRegion& region, const std::vector<Val
     std::pop_heap(candidates.begin(), candidates.end(), std::greater<>());
     const auto [price, value] = candidates.back();
     candidates.pop_back();
-    if (!region.can_evict(value)) {
+    if (!region.residency().can_evict(value)) {
       continue;
     }
-    const double now = prices_.anew(region.tape(), value);
+    const double now = prices_.anew(region.residency(), value);
     if (now > price && !candidates.empty() && now > candidates.front().first) {
       candidates.emplace_back(now, value);
       std::push_heap(candidates.begin(), candidates.end(), std::greater<>());
       continue;
     }
     const int64_t bytes = region.tape().value(value).nbytes;
-    if (region.evict(value)) {
+    if (region.residency().evict(value)) {
       freed += bytes;
       ++figures_.evictions;
       figures_.evicted_bytes += bytes;
@@ -162,12 +162,7 @@ bool StepGovernor::is_as_expected() const {
 /// The budget to state next, as far as is known: what plain training holds at most up to here, or will hold later.
 int64_t StepGovernor::least_to_state(int64_t nbytes) const {
   const bool is_replay = run::AccountScope::current() == run::Account::kReplayed;
-  const tape::Tape& tape = region_.lock()->tape();
-  int64_t copied_bytes = 0;  // by the tape, of what the step has overwritten
-  for (size_t v = 0; v < tape.num_values(); ++v) {
-    const tape::Value& value = tape.value(static_cast<ValueId>(v));
-    copied_bytes += value.copied && value.strong ? value.nbytes : 0;
-  }
+  const int64_t copied_bytes = region_.lock()->residency().copied_bytes();  // of what the step has overwritten
   const int64_t so_far = plain_peak_ - copied_bytes;
   // The next step like this one begins with the optimizer's state, which this one did not.
   const int64_t next_step = graph_peak_ - copied_bytes + foresight_.state_bytes();
@@ -223,7 +218,7 @@ std::string StepGovernor::text_of_held() const {
   for (const auto& [storage, event] : journal_.tracked) {
     const tape::StorageRecord& record = region->tape().storage(storage);
     const auto users = static_cast<int32_t>(record.weak.use_count());
-    if (users > 0 && users > region->references(record.current)) {
+    if (users > 0 && users > region->residency().references(record.current)) {
       const int64_t nbytes = region->tape().value(record.current).nbytes;
       by_op[std::string(journal_.events[static_cast<size_t>(event)].info->name)] += nbytes;
       all_bytes += nbytes;

@@ -4,7 +4,6 @@
 namespace encore::budget {
 namespace {
 
-using tape::kNone;
 using tape::OpId;
 using tape::ValueId;
 
@@ -18,9 +17,10 @@ constexpr double kUnpackNs = 0.1;
 }  // namespace
 
 /// The time it would take to bring the value back, with all that must come back for it.
-double Prices::replay_ns_of(tape::Tape& tape, ValueId id) {
+double Prices::replay_ns_of(const store::Residency& residency, ValueId id) {
+  const tape::Tape& tape = residency.tape();
   constexpr size_t kMost = 256;  // by then it is dear enough
-  if (tape.value(id).is_resting()) {
+  if (residency.is_resting(id)) {
     return kReplayNs + kUnpackNs * static_cast<double>(tape.value(id).nbytes);
   }
   double total = kReplayNs;
@@ -28,32 +28,26 @@ double Prices::replay_ns_of(tape::Tape& tape, ValueId id) {
   ++search_;
   open_.assign(1, id);
   for (size_t ops = 0; !open_.empty() && ops < kMost;) {
-    const tape::Value& value = tape.value(open_.back());
+    const ValueId next = open_.back();
+    const OpId producer = tape.value(next).producer;
     open_.pop_back();
-    if (std::exchange(seen_[static_cast<size_t>(value.producer)], search_) == search_) {
+    if (std::exchange(seen_[static_cast<size_t>(producer)], search_) == search_) {
       continue;
     }
     ++ops;
     ++work_;
-    const tape::Op& op = tape.ops()[static_cast<size_t>(value.producer)];
-    total += static_cast<double>(op.duration_ns);
-    const auto need = [&](ValueId other) {
-      if (other != kNone && !tape.value(other).is_resting() && !is_there(tape, other)) {
+    total += static_cast<double>(tape.op(producer).duration_ns);
+    tape.for_each_read(next, [&](ValueId other) {
+      if (!residency.is_resting(other) && !is_there(residency, other)) {
         open_.push_back(other);
       }
-    };
-    need(value.base);
-    for (const tape::TensorArg& arg : op.tensors) {
-      if (arg.read) {
-        need(arg.value);
-      }
-    }
+    });
   }
   return total;
 }
 
-bool is_there(tape::Tape& tape, ValueId id) {
-  return tape.value(id).is_constant() || tape.resident(id);
+bool is_there(const store::Residency& residency, ValueId id) {
+  return residency.is_constant(id) || residency.resident(id);
 }
 
 void Prices::hint(OpId first, OpId last) {
@@ -68,19 +62,20 @@ double Prices::price(const tape::Value& value, double replay_ns) const {
   return replay_ns * (hinted ? kHinted : 1) / (static_cast<double>(value.nbytes) * distance);
 }
 
-double Prices::of(tape::Tape& tape, ValueId id) {
+double Prices::of(const store::Residency& residency, ValueId id) {
   const auto index = static_cast<size_t>(id);
   if (index < replay_ns_.size() && replay_ns_[index] > 0) {
-    return price(tape.value(id), replay_ns_[index]);
+    return price(residency.tape().value(id), replay_ns_[index]);
   }
-  return anew(tape, id);
+  return anew(residency, id);
 }
 
-double Prices::anew(tape::Tape& tape, ValueId id) {
+double Prices::anew(const store::Residency& residency, ValueId id) {
+  const tape::Tape& tape = residency.tape();
   if (replay_ns_.size() < tape.num_values()) {
     replay_ns_.resize(tape.num_values() * 2, 0);
   }
-  const auto replay_ns = static_cast<float>(replay_ns_of(tape, id));
+  const auto replay_ns = static_cast<float>(replay_ns_of(residency, id));
   replay_ns_[static_cast<size_t>(id)] = replay_ns;
   return price(tape.value(id), replay_ns);
 }

@@ -1,12 +1,12 @@
 // What it costs to give a value up, for steps in which no plan says what to give up.
 #pragma once
 
-#include "tape/tape.h"
+#include "store/residency.h"
 
 namespace encore::budget {
 
 /// Whether the value's bytes are somewhere, so that an op could read them.
-bool is_there(tape::Tape& tape, tape::ValueId value);
+bool is_there(const store::Residency& residency, tape::ValueId value);
 
 class Prices {
  public:
@@ -17,8 +17,8 @@ class Prices {
 
   /// Low for what is cheap to bring back, large, and not needed soon. Backward needs last what was made first. As it
   /// was when it was last worked out anew, but for the distance: what was given up since makes it only dearer.
-  double of(tape::Tape& tape, tape::ValueId value);
-  double anew(tape::Tape& tape, tape::ValueId value);
+  double of(const store::Residency& residency, tape::ValueId value);
+  double anew(const store::Residency& residency, tape::ValueId value);
   /// Values have come back: what depends on them is cheaper. After very many, prices are worked out anew.
   void came_back(int64_t ops, size_t all_ops);
   /// How many ops were looked at since the last call.
@@ -26,7 +26,7 @@ class Prices {
 
  private:
   double price(const tape::Value& value, double replay_ns) const;
-  double replay_ns_of(tape::Tape& tape, tape::ValueId value);
+  double replay_ns_of(const store::Residency& residency, tape::ValueId value);
 
   tape::OpId position_ = 0;
   std::vector<char> hinted_;      // by op

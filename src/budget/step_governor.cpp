@@ -122,12 +122,12 @@ void StepGovernor::stop() {
   }
   const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
   running_ = false;
-  packed_.clear();
-  region->tape().release_retained();
+  region->residency().unpin_forms();
+  region->residency().release_retained();
   for (const auto& [storage, event] : journal_.tracked) {
     const tape::StorageRecord& record = region->tape().storage(storage);
     const auto users = static_cast<int32_t>(record.weak.use_count());
-    if (users > 0 && users > region->references(record.current)) {
+    if (users > 0 && users > region->residency().references(record.current)) {
       journal_.kept.insert(storage);
     }
   }
@@ -245,7 +245,7 @@ void StepGovernor::finish(Event event) {
 /// Values that replay could bring back leave the account of what no plan can change. True if there are any.
 bool StepGovernor::track_results(OpId op, int32_t event) {
   const size_t tracked_before = journal_.tracked.size();
-  tape::Tape& tape = region_.lock()->tape();
+  const tape::Tape& tape = region_.lock()->tape();
   const c10::ArrayRef<tape::Output> outputs = tape.ops()[static_cast<size_t>(op)].outputs;
   int64_t largest = 0;
   for (const tape::Output& output : outputs) {
@@ -276,13 +276,13 @@ void StepGovernor::find_released(int32_t event) {
   constexpr size_t kNewest = 64;
   constexpr size_t kInTurn = 16;
   const auto region = region_.lock();
-  tape::Tape& tape = region->tape();
+  const tape::Tape& tape = region->tape();
   std::vector<ValueId> left_to_us;
   const auto take_if_gone = [&](size_t at) {
     const int32_t index = loose_[at];
     const tape::StorageRecord& record = tape.storage(index);
     const auto users = static_cast<int32_t>(record.weak.use_count());
-    if (users > 0 && users > region->references(record.current)) {
+    if (users > 0 && users > region->residency().references(record.current)) {
       return false;
     }
     if (users > 0) {
@@ -302,10 +302,6 @@ void StepGovernor::find_released(int32_t event) {
   if (!itinerary_) {
     std::for_each(left_to_us.begin(), left_to_us.end(), [&](ValueId value) { pack(value); });
   }
-}
-
-bool StepGovernor::keeps(ValueId value) {
-  return given_up_.empty() || given_up_.count(value) == 0;
 }
 
 void StepGovernor::asked(ValueId value) {
@@ -379,7 +375,7 @@ void StepGovernor::look_at_process() {
 
 /// What was made before this library was loaded is counted from the first op on that reads it.
 void StepGovernor::count_outside_storages() {
-  tape::Tape& tape = region_.lock()->tape();
+  const tape::Tape& tape = region_.lock()->tape();
   for (; storages_seen_ < tape.num_storages(); ++storages_seen_) {
     const tape::StorageRecord& record = tape.storage(storages_seen_);
     const c10::Storage storage(record.weak.lock());

@@ -72,7 +72,6 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   /// An op is about to run.
   void op_starts();
   void recorded(tape::OpId op) override;
-  bool keeps(tape::ValueId value) override;
   void asked(tape::ValueId value) override;
   void starts(const tape::PendingOp& op) override;
   void accumulates_into(const at::Tensor& leaf) override;
@@ -129,14 +128,12 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::atomic<bool> running_{false};  // becomes false under the tape's lock: then nothing here changes any more
   std::thread::id thread_;
   int64_t other_now_ = 0;
-  int64_t away_ns_ = 0;                               // replays and evictions since the event began
-  std::vector<int32_t> loose_;                        // tracked storages that the user's code may still hold
-  size_t cursor_ = 0;                                 // of the older ones of them
-  std::unordered_map<tape::ValueId, bool> given_up_;  // by plan, so that a later handle does not keep it
-  std::unordered_map<tape::ValueId, std::shared_ptr<const tape::Resting>> packed_;
-  bool packing_ = false;  // another mask: its bits are not worth those that are there
-  size_t followed_ = 0;   // events whose actions are done
-  int depth_ = 0;         // of backward nodes; the observer counts
+  int64_t away_ns_ = 0;         // replays and evictions since the event began
+  std::vector<int32_t> loose_;  // tracked storages that the user's code may still hold
+  size_t cursor_ = 0;           // of the older ones of them
+  bool packing_ = false;        // another mask: its bits are not worth those that are there
+  size_t followed_ = 0;         // events whose actions are done
+  int depth_ = 0;               // of backward nodes; the observer counts
   Event node_;
   const tape::OpInfo* op_now_ = nullptr;  // that runs, or ran last
   int64_t live_at_start_ = 0;

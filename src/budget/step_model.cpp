@@ -24,12 +24,13 @@ struct Group {
 
 class Builder {
  public:
-  Builder(const tape::Tape& tape, const Journal& journal, const std::vector<std::string>& modules)
-      : tape_(tape),
+  Builder(const store::Residency& residency, const Journal& journal, const std::vector<std::string>& modules)
+      : residency_(residency),
+        tape_(residency.tape()),
         journal_(journal),
         modules_(modules),
-        group_of_value_(tape.num_values(), kNone),
-        group_of_op_(tape.ops().size(), kNone) {}
+        group_of_value_(tape_.num_values(), kNone),
+        group_of_op_(tape_.ops().size(), kNone) {}
 
   StepModel build() {
     form_groups();
@@ -72,7 +73,7 @@ class Builder {
     // counts is backward's time. Where a value could not be had then either, it is simply not let go.
     for (Group& group : groups_) {
       group.pinned = group.pinned || std::any_of(group.values.begin(), group.values.end(),
-                                                 [&](ValueId v) { return tape_.value(v).is_constant(); });
+                                                 [&](ValueId v) { return residency_.is_constant(v); });
     }
   }
 
@@ -185,8 +186,7 @@ class Builder {
     int64_t bytes = 0;
     if (event.op != kNone) {
       for (const tape::Write& write : tape_.ops()[static_cast<size_t>(event.op)].writes) {
-        const tape::Value* before = write.before == kNone ? nullptr : &tape_.value(write.before);
-        bytes += before != nullptr && before->copied && before->strong ? before->nbytes : 0;
+        bytes += residency_.copy_of(write.before) ? tape_.value(write.before).nbytes : 0;
       }
     }
     return bytes;
@@ -330,6 +330,7 @@ class Builder {
     }
   }
 
+  const store::Residency& residency_;
   const tape::Tape& tape_;
   const Journal& journal_;
   const std::vector<std::string>& modules_;
@@ -374,9 +375,9 @@ plan::Graph StepModel::graph_for(int64_t resting) const {
   return filled;
 }
 
-StepModel build_model(const tape::Tape& tape, const Journal& journal, int64_t resting_bytes,
+StepModel build_model(const store::Residency& residency, const Journal& journal, int64_t resting_bytes,
                       const std::vector<std::string>& modules) {
-  StepModel model = Builder(tape, journal, modules).build();
+  StepModel model = Builder(residency, journal, modules).build();
   model.resting_bytes = resting_bytes;
   return model;
 }

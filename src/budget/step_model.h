@@ -42,7 +42,7 @@ struct StepModel {
 };
 
 /// The tape's lock is held. `modules` by op, or empty.
-StepModel build_model(const tape::Tape& tape, const Journal& journal, int64_t resting_bytes,
+StepModel build_model(const store::Residency& residency, const Journal& journal, int64_t resting_bytes,
                       const std::vector<std::string>& modules);
 
 }  // namespace encore::budget

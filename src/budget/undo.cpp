@@ -9,7 +9,7 @@ namespace encore::budget {
 
 Undo::Undo() : random_(at::detail::getDefaultCPUGenerator()) {}
 
-void Undo::before_writes(tape::Tape& tape, const tape::PendingOp& op) {
+void Undo::before_writes(const tape::Tape& tape, const tape::PendingOp& op) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const tape::PendingWrite& write : op.writes) {
     const c10::weak_intrusive_ptr<c10::StorageImpl>& weak = tape.storage(write.storage).weak;

@@ -23,7 +23,7 @@ class Undo {
   Undo();
 
   /// An op is about to write. Under the tape's lock.
-  void before_writes(tape::Tape& tape, const tape::PendingOp& op);
+  void before_writes(const tape::Tape& tape, const tape::PendingOp& op);
   /// A backward is about to add to the leaf's gradient.
   void accumulates_into(const at::Tensor& leaf);
 

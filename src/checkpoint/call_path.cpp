@@ -3,7 +3,7 @@
 
 namespace encore {
 
-CallPath::CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last) {
+CallPath::CallPath(const tape::Tape& tape, tape::OpId first, tape::OpId last) {
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   std::set<tape::ValueId> seen;
   for (tape::OpId id = first; id < last; ++id) {
@@ -37,7 +37,7 @@ bool CallPath::same_bytes(const Read& then, const Read& now) {
                                                      : then.bytes->glance == now.bytes->glance;
 }
 
-std::string CallPath::difference(tape::Tape& again, tape::OpId end, bool compare_reads) const {
+std::string CallPath::difference(const tape::Tape& again, tape::OpId end, bool compare_reads) const {
   const CallPath now(again, 0, static_cast<tape::OpId>(again.ops().size()));
   auto draw = draws_.begin();
   for (const Draw& other : now.draws_) {

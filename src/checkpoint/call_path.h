@@ -13,11 +13,11 @@ namespace encore {
 class CallPath {
  public:
   /// Of the call that is ops `first` .. `last` - 1 of `tape`.
-  CallPath(tape::Tape& tape, tape::OpId first, tape::OpId last);
+  CallPath(const tape::Tape& tape, tape::OpId first, tape::OpId last);
 
   /// How another call, recorded on `again` alone, differs up to the op that is `end` ops into this one; empty if it
   /// does not. Reads are left out where autocast decides what is cast inside.
-  std::string difference(tape::Tape& again, tape::OpId end, bool compare_reads) const;
+  std::string difference(const tape::Tape& again, tape::OpId end, bool compare_reads) const;
 
  private:
   struct Read {

@@ -27,14 +27,15 @@ std::string who(const CheckpointOptions& options) {
 }
 
 OpenRegion::Make make_replay_region(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group) {
-  return [&options, &group](std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent) {
+  return [&options, &group](std::shared_ptr<store::Residency> residency, tape::OpId first,
+                            std::shared_ptr<ReplayRegion> parent) {
     RegionOptions region;
     region.name = options.name;
     region.policy = options.policy;
     region.check = options.determinism_check;
     region.preserve_rng_state = options.preserve_rng_state;
     region.group = group;
-    auto made = std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(region));
+    auto made = std::make_shared<ReplayRegion>(std::move(residency), first, std::move(parent), std::move(region));
     if (group) {
       group->add(made);
     }
@@ -43,8 +44,8 @@ OpenRegion::Make make_replay_region(const CheckpointOptions& options, const std:
 }
 
 OpenRegion::Make make_rerun_region(const std::shared_ptr<RerunFrame>& frame) {
-  return [frame](std::shared_ptr<tape::Tape> tape, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
-    frame->begin(std::move(tape), first);
+  return [frame](std::shared_ptr<store::Residency> residency, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
+    frame->begin(std::move(residency), first);
     return std::make_shared<RerunRegion>(first, frame, /*again=*/false);
   };
 }
@@ -63,7 +64,7 @@ struct CheckpointCall::Impl {
 CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group)
     : impl_(new Impl{who(options), nullptr, {}, OpenRegion::governor(), 0, {}}) {
   if (impl_->governor) {
-    impl_->first = static_cast<tape::OpId>(record::Recorder::current()->tape()->ops().size());
+    impl_->first = static_cast<tape::OpId>(record::Recorder::current()->tape().ops().size());
   } else {
     impl_->open.emplace(options.name, make_replay_region(options, group));
   }

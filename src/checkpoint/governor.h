@@ -17,8 +17,6 @@ class Governor {
   virtual void starts(const tape::PendingOp& op) = 0;
   /// A backward is about to add to the leaf's gradient. Not under the tape's lock.
   virtual void accumulates_into(const at::Tensor& leaf) = 0;
-  /// Autograd saves the value: is it kept, for now?
-  virtual bool keeps(tape::ValueId value) = 0;
   /// Backward asks for the value; if it is not in memory it is brought back next.
   virtual void asked(tape::ValueId value) = 0;
   /// Values came back.

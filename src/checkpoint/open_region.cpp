@@ -15,11 +15,11 @@ OpenRegion::OpenRegion(const std::string& name, const Make& make) : thread_(std:
   if (current == nullptr || Recorder::is_paused()) {
     // Inside backward the thread's own recorder rests: what begins here has a tape of its own.
     aside_.emplace();
-    tape_ = std::make_shared<tape::Tape>(name);
-    own_recorder_ = std::make_shared<Recorder>(tape_);
+    residency_ = std::make_shared<store::Residency>(name);
+    own_recorder_ = std::make_shared<Recorder>(residency_);
     weak_recorder_ = own_recorder_;
   } else {
-    tape_ = current->tape();
+    residency_ = current->residency();
     weak_recorder_ = current->weak_from_this();
   }
   const std::shared_ptr<Recorder> recorder = weak_recorder_.lock();
@@ -27,8 +27,8 @@ OpenRegion::OpenRegion(const std::string& name, const Make& make) : thread_(std:
   if (!recorder->regions().empty()) {
     parent = std::dynamic_pointer_cast<ReplayRegion>(recorder->regions().back());
   }
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-  region_ = make(tape_, static_cast<tape::OpId>(tape_->ops().size()), std::move(parent));
+  const std::lock_guard<RecursiveMutex> lock(tape().mutex());
+  region_ = make(residency_, static_cast<tape::OpId>(tape().ops().size()), std::move(parent));
   recorder->push(region_);
 }
 

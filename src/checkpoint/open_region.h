@@ -9,8 +9,9 @@ namespace encore {
 
 class OpenRegion {
  public:
-  /// A region of the kind that `make` makes, for the tape, its first op and the replay region around it.
-  using Make = std::function<std::shared_ptr<record::Region>(std::shared_ptr<tape::Tape>, tape::OpId,
+  /// A region of the kind that `make` makes, for the tape with its residency, its first op and the replay region around
+  /// it.
+  using Make = std::function<std::shared_ptr<record::Region>(std::shared_ptr<store::Residency>, tape::OpId,
                                                              std::shared_ptr<ReplayRegion>)>;
   OpenRegion(const std::string& name, const Make& make);
   /// Closes the region, and whatever is still open inside it.
@@ -22,7 +23,8 @@ class OpenRegion {
   void close(const std::string& who);
 
   const std::shared_ptr<record::Region>& region() const { return region_; }
-  const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
+  const std::shared_ptr<store::Residency>& residency() const { return residency_; }
+  const tape::Tape& tape() const { return residency_->tape(); }
   /// Null once the thread's recorder is gone.
   std::shared_ptr<record::Recorder> recorder() const { return weak_recorder_.lock(); }
 
@@ -39,7 +41,7 @@ class OpenRegion {
   std::shared_ptr<record::Recorder> own_recorder_;
   std::weak_ptr<record::Recorder> weak_recorder_;
   std::optional<record::Recorder::Aside> aside_;
-  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<store::Residency> residency_;
   std::shared_ptr<record::Region> region_;
   std::thread::id thread_;
 };

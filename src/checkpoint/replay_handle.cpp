@@ -8,55 +8,41 @@ namespace encore {
 ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId value, const at::Tensor& tensor,
                            bool keep)
     : region_(std::move(region)),
-      value_(value),
       geometry_(region_->tape().geometry_of(tensor)),
       version_(tensor._version()),
       counter_(tensor.unsafeGetTensorImpl()->version_counter()) {
   const tape::Tape& tape = region_->tape();
-  const tape::OpInfo& made_by = *tape.ops()[static_cast<size_t>(tape.value(value).producer)].info;
+  const tape::OpInfo& made_by = *tape.op(tape.value(value).producer).info;
   if (region_->check() == DeterminismCheck::kValues && tape.find(tensor) == value && !made_by.is_workspace(tensor)) {
     hash_ = tape::hash_elements(tensor);
   }
-  region_->handles_.add(*this);
-  if (keep) {
-    kept_ = tensor.storage();
-    region_->handles_.count_kept(*this, 1);
-  } else {
-    region_->tape().count_dropped(1);
-  }
+  residency().add(*this, *region_, region_->handles_, value, keep ? tensor.storage() : c10::Storage());
+  ++region_->num_handles_;
+}
+
+void ReplayHandle::leave() {
+  residency().remove(*this, region_->handles_);
+  --region_->num_handles_;
 }
 
 ReplayHandle::~ReplayHandle() {
-  tape::Tape& tape = region_->tape();
-  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
+  const std::lock_guard<RecursiveMutex> lock(region_->tape().mutex());
   if (!anew_) {
-    sign_off();
+    leave();
   }
 }
 
-void ReplayHandle::sign_off() {
-  settle();
-  if (kept_) {
-    region_->handles_.count_kept(*this, -1);
-  } else {
-    region_->tape().count_dropped(-1);
-  }
-  region_->handles_.remove(*this);
-}
-
-void ReplayHandle::overwritten_unseen(const tape::Holder::SaveAnew& save_anew) {
+void ReplayHandle::overwritten_unseen(const SaveAnew& save_anew) {
   if (whole_) {
-    drop();  // replay needs the bytes that were there
+    residency().drop(*this);  // replay needs the bytes that were there
     return;
   }
-  const auto storage = region_->tape().storage(region_->tape().value(value_).storage).weak.lock();
+  const auto storage = region_->tape().storage_of(value()).weak.lock();
   if (!storage || static_cast<int64_t>(counter_.current_version()) != version_) {
     return;  // plain autograd would refuse it: the older version is the better answer
   }
   auto anew = std::static_pointer_cast<record::Saved>(save_anew(over(c10::Storage(storage))));
-  sign_off();
-  kept_ = c10::Storage();
-  resting_.reset();
+  leave();
   anew_ = std::move(anew);
 }
 
@@ -68,19 +54,17 @@ at::Tensor ReplayHandle::over(const c10::Storage& storage) const {
 }
 
 bool ReplayHandle::is_kept_as_saved() const {
-  return kept_ && !whole_ && static_cast<int64_t>(counter_.current_version()) == version_;
+  return keeps() && !whole_ && static_cast<int64_t>(counter_.current_version()) == version_;
 }
 
 /// The tensor over the storage in which it was saved, if that is alive and its version did not move: whatever was
 /// written there unseen, plain autograd reads it.
 at::Tensor ReplayHandle::as_autograd_has_it() const {
-  const tape::Tape& tape = region_->tape();
-  const tape::Value& value = tape.value(value_);
   if (whole_ || static_cast<int64_t>(counter_.current_version()) != version_) {
     return at::Tensor();
   }
-  const auto storage = region_->tape().storage(value.storage).weak.lock();
-  if (!storage || static_cast<int64_t>(storage->nbytes()) != value.nbytes) {
+  const auto storage = region_->tape().storage_of(value()).weak.lock();
+  if (!storage || static_cast<int64_t>(storage->nbytes()) != region_->tape().value(value()).nbytes) {
     return at::Tensor();
   }
   return over(c10::Storage(storage));
@@ -88,7 +72,7 @@ at::Tensor ReplayHandle::as_autograd_has_it() const {
 
 /// Whether the tensor can be had without replay.
 bool ReplayHandle::is_at_hand() const {
-  return anew_ || is_kept_as_saved() || as_autograd_has_it().defined() || region_->tape().resident(value_);
+  return anew_ || is_kept_as_saved() || as_autograd_has_it().defined() || residency().resident(value());
 }
 
 at::Tensor ReplayHandle::get() {
@@ -96,9 +80,9 @@ at::Tensor ReplayHandle::get() {
   std::unique_lock<RecursiveMutex> lock(region_->tape().mutex());
   if (is_kept_as_saved()) {
     if (region_->governor()) {
-      region_->governor()->asked(value_);
+      region_->governor()->asked(value());
     }
-    return over(kept_);
+    return over(bytes());
   }
   if (!is_at_hand() && region_->may_draw_again()) {
     // The random lock comes first; what is at hand may be another matter when both are there.
@@ -112,56 +96,29 @@ at::Tensor ReplayHandle::get() {
     return anew->get();
   }
   if (region_->governor()) {
-    region_->governor()->asked(value_);
+    region_->governor()->asked(value());
   }
   if (is_kept_as_saved()) {
-    return over(kept_);
+    return over(bytes());
   }
   if (at::Tensor tensor = as_autograd_has_it(); tensor.defined()) {
-    settle();
+    residency().settle(*this);
     return tensor;
   }
-  if (!region_->tape().resident(value_)) {
-    drop();  // kept, then overwritten: the tape still knows how to make the older version
+  if (!residency().resident(value())) {
+    residency().drop(*this);  // kept, then overwritten: the tape still knows how to make the older version
   }
-  at::Tensor tensor = region_->tape().tensor_over(value_, *geometry_, region_->fetch(*this));
-  settle();
+  at::Tensor tensor = region_->tape().tensor_over(value(), *geometry_, region_->fetch(*this));
+  residency().settle(*this);
   verify(tensor);
   return tensor;
-}
-
-void ReplayHandle::drop() {
-  if (kept_) {
-    kept_ = c10::Storage();
-    region_->handles_.count_kept(*this, -1);
-    region_->tape().count_dropped(1);
-  }
-}
-
-void ReplayHandle::move_to(tape::ValueId value) {
-  if (kept_) {
-    region_->handles_.count_kept(*this, -1);
-  }
-  region_->handles_.move(*this, value);
-  if (kept_) {
-    region_->handles_.count_kept(*this, 1);
-  }
-  value_ = value;
-  region_->tape().count_dropped(0);  // is about another value now
-  resting_.reset();                  // of the older version
-}
-
-void ReplayHandle::settle() {
-  if (std::exchange(claimed_, false) && epoch_ == region_->tape().epoch()) {
-    region_->tape().settle(value_);
-  }
 }
 
 void ReplayHandle::verify(const at::Tensor& tensor) const {
   if (hash_.has_value() && tape::hash_elements(tensor) != *hash_) {
     const tape::Tape& tape = region_->tape();
     throw DeterminismError("replay: the result " + geometry_->text() + " of " +
-                           tape.describe_op(tape.value(value_).producer) +
+                           tape.describe_op(tape.value(value()).producer) +
                            " has other bits than when it was recorded (hash " + std::to_string(*hash_) + ", now " +
                            std::to_string(tape::hash_elements(tensor)) +
                            "); the op is not deterministic, or its arguments were changed behind ATen's back");

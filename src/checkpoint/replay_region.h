@@ -8,7 +8,6 @@
 #include <encore/scope.h>
 
 #include "checkpoint/governor.h"
-#include "checkpoint/handle_table.h"
 #include "record/recorder.h"
 #include "run/events.h"
 #include "store/form.h"
@@ -41,10 +40,10 @@ struct RegionOptions {
 
 class ReplayRegion final : public record::Region,
                            public run::ObservedRegion,
-                           public tape::Holder,
+                           public store::Holder,
                            public std::enable_shared_from_this<ReplayRegion> {
  public:
-  ReplayRegion(std::shared_ptr<tape::Tape> tape, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
+  ReplayRegion(std::shared_ptr<store::Residency> residency, tape::OpId first, std::shared_ptr<ReplayRegion> parent,
                RegionOptions options);
   ~ReplayRegion() override;
 
@@ -77,7 +76,6 @@ class ReplayRegion final : public record::Region,
   void closed() override;
 
   void for_each_needed(bool dropped_only, const std::function<void(tape::ValueId)>& visit) const override;
-  void overwritten_unseen(tape::ValueId before, const SaveAnew& save_anew) override;
 
   std::string label() const override { return path_.empty() ? "checkpoint" : path_; }
   bool is_checkpoint() const override { return options_.is_checkpoint; }
@@ -86,27 +84,17 @@ class ReplayRegion final : public record::Region,
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
 
-  /// Whether letting go of the value would free its bytes and could be undone.
-  bool can_evict(tape::ValueId value) const;
-  /// Lets go of the value, if it can be evicted.
-  bool evict(tape::ValueId value);
-  /// How many references of this region keep the value's storage alive.
-  int32_t references(tape::ValueId value) const;
-  /// Values whose bytes are held by handles of this region, or because they came back; some may be there twice.
-  std::vector<tape::ValueId> held_values() const;
-  size_t num_handles() const { return handles_.size(); }
+  size_t num_handles() const { return num_handles_; }
   /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each handle.
   int64_t missing_bytes() const;
-  /// Holds a value that is there, as if it had come back, so that it outlives everybody else's use of it.
-  void hold_resident(tape::ValueId value);
-  /// A value that is there, in a smaller form; null if none serves. As long as somebody holds that the value comes back
-  /// from it.
-  std::shared_ptr<const tape::Resting> rest(tape::ValueId value);
+  /// A value that is there, in a smaller form; null if none serves.
+  std::shared_ptr<const store::Resting> rest(tape::ValueId value);
   /// Brings values back ahead of time.
   void bring_back(const std::vector<tape::ValueId>& targets);
   const std::shared_ptr<Governor>& governor() const { return options_.governor; }
 
-  tape::Tape& tape() const { return *tape_; }
+  store::Residency& residency() const { return *residency_; }
+  const tape::Tape& tape() const { return tape_; }
   const std::string& path() const { return path_; }
   DeterminismCheck check() const { return options_.check; }
   bool together() const { return together_; }
@@ -118,19 +106,21 @@ class ReplayRegion final : public record::Region,
 
   /// The bytes of the handle's value: resident, or brought back now.
   c10::Storage fetch(const ReplayHandle& handle);
-  void hold(tape::ValueId value, const c10::Storage& storage);
   void bring_back_group();
   /// Whether bringing values back may run random ops; those of its group have tapes of their own.
-  bool may_draw_again() const { return options_.group != nullptr || tape_->has_drawn(); }
+  bool may_draw_again() const { return options_.group != nullptr || tape_.has_drawn(); }
+  bool is_kept(tape::ValueId value) const;     // by a handle
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;
+  std::vector<tape::ValueId> saved_values() const;
   void count_saved(tape::ValueId value, int64_t bytes, bool kept);
   ValueInfo info_of(tape::ValueId value) const;
   Action action_on(tape::ValueId value) const;
-  std::shared_ptr<const tape::Resting> resting(tape::ValueId value, const at::Tensor& tensor,
-                                               const store::Candidate* candidate);
+  std::shared_ptr<const store::Resting> resting(tape::ValueId value, const at::Tensor& tensor,
+                                                const store::Candidate* candidate);
 
-  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<store::Residency> residency_;
+  const tape::Tape& tape_;
   std::shared_ptr<ReplayRegion> parent_;
   RegionOptions options_;
   size_t first_storage_ = 0;        // that the region made
@@ -138,7 +128,9 @@ class ReplayRegion final : public record::Region,
   std::string path_;
   bool together_;
   std::unordered_map<tape::ValueId, std::shared_ptr<record::Saved>> entries_;
-  HandleTable handles_;
+  store::HoldingList handles_;
+  size_t num_handles_ = 0;
+  ska::flat_hash_set<tape::ValueId> counted_;  // what became of a value is counted once
   std::set<tape::ValueId> marked_;
   ScopeStats stats_;
 };

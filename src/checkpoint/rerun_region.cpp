@@ -20,12 +20,12 @@ class RerunFrame::SlotHandle final : public record::Saved {
  public:
   SlotHandle(std::shared_ptr<RerunFrame> frame, size_t slot) : frame_(std::move(frame)), slot_(slot) {
     ++frame_->slots_[slot_].handles;
-    frame_->tape_->count_dropped(1);
+    frame_->residency_->count_dropped(1);
   }
   ~SlotHandle() override {
     {
-      const std::lock_guard<RecursiveMutex> tape_lock(frame_->tape_->mutex());
-      frame_->tape_->count_dropped(-1);
+      const std::lock_guard<RecursiveMutex> tape_lock(frame_->tape().mutex());
+      frame_->residency_->count_dropped(-1);
     }
     const std::lock_guard<RecursiveMutex> lock(frame_->mutex_);
     Slot& slot = frame_->slots_[slot_];
@@ -134,9 +134,9 @@ RerunFrame::RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>&
 }
 
 RerunFrame::~RerunFrame() {
-  if (tape_) {
-    const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-    tape_->remove_holder(this);
+  if (residency_) {
+    const std::lock_guard<RecursiveMutex> lock(tape().mutex());
+    residency_->remove_holder(this);
   }
 }
 
@@ -144,9 +144,9 @@ RerunFrame::~RerunFrame() {
 void RerunFrame::for_each_needed(bool, const std::function<void(tape::ValueId)>& visit) const {
   const bool needed =
       last_ == 0 || std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; });
-  const tape::OpId end = last_ == 0 ? static_cast<tape::OpId>(tape_->ops().size()) : last_;
+  const tape::OpId end = last_ == 0 ? static_cast<tape::OpId>(tape().ops().size()) : last_;
   for (tape::OpId id = first_; needed && id < end; ++id) {
-    const tape::Op& op = tape_->ops()[static_cast<size_t>(id)];
+    const tape::Op& op = tape().ops()[static_cast<size_t>(id)];
     for (const tape::TensorArg& arg : op.tensors) {
       if (arg.read) {
         visit(arg.value);
@@ -162,30 +162,30 @@ std::string RerunFrame::who() const {
   return options_.name.empty() ? "checkpoint" : "checkpoint '" + options_.name + "'";
 }
 
-void RerunFrame::begin(std::shared_ptr<tape::Tape> tape, tape::OpId first) {
-  tape_ = std::move(tape);
+void RerunFrame::begin(std::shared_ptr<store::Residency> residency, tape::OpId first) {
+  residency_ = std::move(residency);
   first_ = first;
-  tape_->add_holder(this);  // its caller holds the tape's lock
+  residency_->add_holder(this);  // its caller holds the tape's lock
 }
 
 void RerunFrame::end() {
   bool drew = random_.moved_on();  // the generator has a lock, which a thread may hold that waits for the tape's
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-  last_ = static_cast<tape::OpId>(tape_->ops().size());
+  const std::lock_guard<RecursiveMutex> lock(tape().mutex());
+  last_ = static_cast<tape::OpId>(tape().ops().size());
   for (Slot& slot : slots_) {
     slot.first.reset();
   }
   for (Input& input : inputs_) {
     if (input.tensor.defined()) {
       // Only now: the function itself may have changed it.
-      record::AsSaved then = record::as_saved(input.tensor, record::version_of(input.tensor), *tape_);
+      record::AsSaved then = record::as_saved(input.tensor, record::version_of(input.tensor), tape());
       then.where = name_;
       input.saved = record::keep_plainly(input.tensor, std::move(then));
       input.tensor = at::Tensor();
     }
   }
   for (tape::OpId id = first_; id < last_; ++id) {
-    drew = drew || tape_->ops()[static_cast<size_t>(id)].random != nullptr;
+    drew = drew || tape().ops()[static_cast<size_t>(id)].random != nullptr;
   }
   if (!rewritten_.empty()) {
     throw InvalidArgument(
@@ -203,27 +203,27 @@ void RerunFrame::end() {
 std::shared_ptr<record::Saved> RerunFrame::add_slot(const at::Tensor& tensor, const tape::OpInfo* op) {
   // In this order, as in get().
   const std::lock_guard<RecursiveMutex> lock(mutex_);
-  const std::lock_guard<RecursiveMutex> tape_lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> tape_lock(tape().mutex());
   Slot slot;
   slot.op = op;
-  slot.at = static_cast<tape::OpId>(tape_->ops().size()) - first_;
+  slot.at = static_cast<tape::OpId>(tape().ops().size()) - first_;
   slot.geometry = tape::is_plain(tensor) ? tape::Geometry::of(tensor) : tape::Geometry();
   // What was there before the call is held as it would be without it, or as its own region decides.
-  const tape::ValueId value = tape_->find(tensor);
-  const tape::OpId producer = value == tape::kNone ? tape::kNone : tape_->value(value).producer;
-  slot.made_by = producer != tape::kNone ? tape_->describe_op(producer) : op != nullptr ? op->name : "an op";
+  const tape::ValueId value = tape().find(tensor);
+  const tape::OpId producer = value == tape::kNone ? tape::kNone : tape().value(value).producer;
+  slot.made_by = producer != tape::kNone ? tape().describe_op(producer) : op != nullptr ? op->name : "an op";
   if (value != tape::kNone && producer < first_) {
     slots_.push_back(std::move(slot));
     record::Recorder* recorder = record::Recorder::current();
     auto saved = recorder->save_for_region(tensor, /*as_it_is=*/false);
-    record::AsSaved then = record::as_saved(tensor, record::version_of(tensor), *tape_);
+    record::AsSaved then = record::as_saved(tensor, record::version_of(tensor), tape());
     if (op != nullptr && !op->state_writes.empty()) {
       then.fingerprint.reset();  // saved by the op that is about to update it
     }
     return saved ? saved : record::keep_plainly(tensor, std::move(then));
   }
   // Some ops save a buffer first and fill it later.
-  const bool filled = value == tape::kNone || !tape_->value(value).uninitialised;
+  const bool filled = value == tape::kNone || !tape().value(value).uninitialised;
   const bool workspace = op != nullptr && op->is_workspace(tensor);
   if (options_.determinism_check == DeterminismCheck::kValues && tape::is_plain(tensor) && filled && !workspace) {
     slot.hash = tape::hash_elements(tensor);
@@ -290,8 +290,8 @@ bool RerunFrame::may_stop(const tape::OpInfo* op) const {
 }
 
 void RerunFrame::note_rewritten(tape::ValueId before) {
-  const tape::Value& value = tape_->value(before);
-  const c10::StorageImpl* storage = tape_->storage(value.storage).weak._unsafe_get_target();
+  const tape::Value& value = tape().value(before);
+  const c10::StorageImpl* storage = tape().storage(value.storage).weak._unsafe_get_target();
   const bool is_input = std::any_of(inputs_.begin(), inputs_.end(),
                                     [&](const Input& input) { return input.storage._unsafe_get_target() == storage; });
   if (value.producer < first_ && !is_input) {
@@ -404,11 +404,11 @@ void RerunFrame::rerun() {
   tape::WorldGuard world;
   world.enter(world_);
   run::ReplayTimer timer;
-  const StoragesThen storages(*tape_, first_, last_);
-  const CallPath path(*tape_, first_, last_);
+  const StoragesThen storages(*residency_, first_, last_);
+  const CallPath path(tape(), first_, last_);
   const std::vector<at::Tensor> inputs = inputs_again(storages);
   const GradientsThen gradients(gradients_);
-  const RandomThen random(*tape_, first_, last_, random_);
+  const RandomThen random(tape(), first_, last_, random_);
   const c10::InferenceMode no_inference(false);
   const at::AutoGradMode grad(true);
   const compat::AutocastCpu autocast(autocast_, autocast_dtype_);
@@ -420,11 +420,11 @@ void RerunFrame::rerun() {
   int64_t num_ops = 0;
   bool stopped = false;
   {
-    const auto tape = std::make_shared<tape::Tape>(options_.name);
-    if (tape_->every_byte()) {
-      tape->watch_every_byte();
+    const auto again = std::make_shared<store::Residency>(options_.name);
+    if (tape().every_byte()) {
+      again->tape_to_write().watch_every_byte();
     }
-    const auto recorder = std::make_shared<record::Recorder>(tape);
+    const auto recorder = std::make_shared<record::Recorder>(again);
     recorder->push(std::make_shared<RerunRegion>(0, shared_from_this(), /*again=*/true));
     try {
       again_(inputs);
@@ -440,11 +440,11 @@ void RerunFrame::rerun() {
       throw ReplayError(who() + ": the function threw when it was called again: " + error.what());
     }
     const tape::OpId end = stopped ? slots_[next_slot_ - 1].at : last_ - first_;
-    const std::string difference = path.difference(*tape, end, /*compare_reads=*/!autocast_);
+    const std::string difference = path.difference(again->tape(), end, /*compare_reads=*/!autocast_);
     if (!difference.empty()) {
       throw DeterminismError(who() + ": " + difference);
     }
-    num_ops = static_cast<int64_t>(tape->ops().size());
+    num_ops = static_cast<int64_t>(again->tape().ops().size());
   }
   if (missing_ > 0) {
     throw DeterminismError(who() + ": saved " + std::to_string(slots_.size()) + " tensors when first called and only " +

@@ -12,14 +12,14 @@
 namespace encore {
 
 /// The call's memory: what to call, in which state, and which of the tensors it saves are still needed.
-class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::enable_shared_from_this<RerunFrame> {
+class RerunFrame : public run::ObservedRegion, public store::Holder, public std::enable_shared_from_this<RerunFrame> {
  public:
   RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs, detail::CheckpointCall::Again again);
 
   ~RerunFrame() override;
 
-  /// Region `first`.. of `tape` is the function's call; ends when the function has returned.
-  void begin(std::shared_ptr<tape::Tape> tape, tape::OpId first);
+  /// Region `first`.. of the tape is the function's call; ends when the function has returned.
+  void begin(std::shared_ptr<store::Residency> residency, tape::OpId first);
   void end();
 
   /// The function saves its next tensor while `op` runs: a slot for it, when it is first called.
@@ -87,7 +87,8 @@ class RerunFrame : public run::ObservedRegion, public tape::Holder, public std::
   std::vector<Input> inputs_;
   std::vector<Slot> slots_;
   GradientsThen::Gradients gradients_;  // that the function adds to
-  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<store::Residency> residency_;
+  const tape::Tape& tape() const { return residency_->tape(); }
   tape::OpId first_ = 0;
   tape::OpId last_ = 0;
   tape::RandomState random_;

@@ -11,7 +11,7 @@ namespace encore {
 namespace {
 
 OpenRegion::Make make_region(const std::string& name, Policy policy, const std::shared_ptr<SegmentRunner>& segments) {
-  return [name, policy = std::move(policy), segments](std::shared_ptr<tape::Tape> tape, tape::OpId first,
+  return [name, policy = std::move(policy), segments](std::shared_ptr<store::Residency> residency, tape::OpId first,
                                                       std::shared_ptr<ReplayRegion> parent) {
     RegionOptions options;
     options.name = name;
@@ -24,7 +24,7 @@ OpenRegion::Make make_region(const std::string& name, Policy policy, const std::
         return segments->before_op_in_scope(recorder, next);
       };
     }
-    return std::make_shared<ReplayRegion>(std::move(tape), first, std::move(parent), std::move(options));
+    return std::make_shared<ReplayRegion>(std::move(residency), first, std::move(parent), std::move(options));
   };
 }
 
@@ -66,13 +66,13 @@ void Scope::end() {
 }
 
 ScopeStats Scope::stats() const {
-  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape()->mutex());
+  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape().mutex());
   return impl_->region().stats();
 }
 
 std::string Scope::dump() const {
-  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape()->mutex());
-  return impl_->open.tape()->dump();
+  const std::lock_guard<RecursiveMutex> lock(impl_->open.tape().mutex());
+  return impl_->open.tape().dump();
 }
 
 at::Tensor checkpoint(const at::Tensor& tensor) {
@@ -87,12 +87,12 @@ at::Tensor adaptive_checkpoint(const at::Tensor& tensor, int64_t threshold_bytes
   if (!tensor.defined()) {
     throw InvalidArgument("checkpoint(tensor): the tensor is undefined; pass the result of an op");
   }
-  const std::lock_guard<RecursiveMutex> lock(recorder->tape()->mutex());
-  const tape::ValueId value = recorder->tape()->find(tensor);
-  if (value != tape::kNone && recorder->tape()->value(value).nbytes <= threshold_bytes) {
+  const std::lock_guard<RecursiveMutex> lock(recorder->tape().mutex());
+  const tape::ValueId value = recorder->tape().find(tensor);
+  if (value != tape::kNone && recorder->tape().value(value).nbytes <= threshold_bytes) {
     return tensor;
   }
-  const tape::OpId producer = value == tape::kNone ? tape::kNone : recorder->tape()->value(value).producer;
+  const tape::OpId producer = value == tape::kNone ? tape::kNone : recorder->tape().value(value).producer;
   const auto& regions = recorder->regions();
   for (auto region = regions.rbegin(); region != regions.rend(); ++region) {
     auto* replayed = dynamic_cast<ReplayRegion*>(region->get());
@@ -100,7 +100,7 @@ at::Tensor adaptive_checkpoint(const at::Tensor& tensor, int64_t threshold_bytes
       return tensor;  // inside a function that is called again all is recomputed
     }
     const bool last = std::next(region) == regions.rend();
-    if (producer != tape::kNone && producer >= (*region)->first() && !recorder->tape()->value(value).is_constant()) {
+    if (producer != tape::kNone && producer >= (*region)->first() && !recorder->residency()->is_constant(value)) {
       replayed->mark(value);
       return tensor;
     }

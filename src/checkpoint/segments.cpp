@@ -95,8 +95,9 @@ bool SegmentRunner::before_op_in_scope(record::Recorder& recorder, tape::OpId ne
   options.before_op = [self = shared_from_this(), segment](record::Recorder& current, tape::OpId op) {
     return self->before_op_in_segment(current, op, segment.end_node);
   };
-  auto region = std::make_shared<ReplayRegion>(
-      recorder.tape(), next, std::static_pointer_cast<ReplayRegion>(recorder.regions().back()), std::move(options));
+  auto region = std::make_shared<ReplayRegion>(recorder.residency(), next,
+                                               std::static_pointer_cast<ReplayRegion>(recorder.regions().back()),
+                                               std::move(options));
   region->set_hooks_depth(recorder.regions().back()->hooks_depth());  // it was the scope that opened here
   open_ = region;
   recorder.push(std::move(region));

@@ -20,13 +20,14 @@ void put_back(const c10::Storage& storage, const c10::Storage& then) {
 
 }  // namespace
 
-StoragesThen::StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last) : tape_(tape) {
+StoragesThen::StoragesThen(const store::Residency& residency, tape::OpId first, tape::OpId last)
+    : residency_(residency), tape_(residency.tape()) {
   const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
   try {
     for (tape::OpId id = first; id < last; ++id) {
-      const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
+      const tape::Op& op = tape_.op(id);
       for (const tape::TensorArg& arg : op.tensors) {
-        if (arg.read && tape.value(arg.value).source) {
+        if (arg.read && tape_.value(arg.value).source) {
           use(arg.value, first);
         }
       }
@@ -34,8 +35,8 @@ StoragesThen::StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last) 
         use(write.before, first);
       }
       for (const tape::Output& output : op.outputs) {
-        if (output.value != tape::kNone && tape.value(output.value).producer >= first) {
-          seen_.insert(tape.value(output.value).storage);  // the call makes it anew, whoever else writes to it
+        if (output.value != tape::kNone && tape_.value(output.value).producer >= first) {
+          seen_.insert(tape_.value(output.value).storage);  // the call makes it anew, whoever else writes to it
         }
       }
     }
@@ -60,13 +61,13 @@ void StoragesThen::use(tape::ValueId id, tape::OpId first) {
     return;
   }
   if (value.source) {
-    tape_.resident(id);  // throws if it changed
+    residency_.resident(id);  // throws if it changed
   }
-  if (!value.copied) {
+  const c10::Storage then = residency_.copy_of(id);
+  if (!then) {
     return;
   }
-  const c10::Storage& then = value.strong;
-  tape::StorageRecord& record = tape_.storage(value.storage);
+  const tape::StorageRecord& record = tape_.storage(value.storage);
   const c10::StorageImpl* storage = record.weak._unsafe_get_target();
   const auto locked = record.weak.lock();
   if (!locked || locked->nbytes() != then.nbytes()) {
@@ -87,9 +88,9 @@ void StoragesThen::swap_back() {
       continue;
     }
     std::memcpy(compat::data_of(swap.live), compat::data_of(swap.now), swap.now.nbytes());
-    tape::StorageRecord& record = tape_.storage(swap.index);
-    if (record.counter.enabled()) {
-      compat::set_version(record.counter, swap.version);  // whoever has saved it since finds it unchanged
+    c10::VariableVersion counter = tape_.storage(swap.index).counter;  // the same counter, not a copy
+    if (counter.enabled()) {
+      compat::set_version(counter, swap.version);  // whoever has saved it since finds it unchanged
     }
   }
   swaps_.clear();
@@ -108,7 +109,7 @@ GradientsThen::~GradientsThen() {
   }
 }
 
-RandomThen::RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start) {
+RandomThen::RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start) {
   lock_ = tape::lock_random_ops();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   use(start);
@@ -133,15 +134,16 @@ void RandomThen::use(const tape::RandomState& then) {
 }
 
 Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
-    : outer_(record::Recorder::current() == nullptr ? nullptr : record::Recorder::current()->tape()),
-      tape_(std::make_shared<tape::Tape>("rehearsal")),
-      recorder_(std::make_shared<record::Recorder>(tape_)),
+    : outer_(record::Recorder::current() == nullptr ? nullptr : record::Recorder::current()->residency()),
+      residency_(std::make_shared<store::Residency>("rehearsal")),
+      recorder_(std::make_shared<record::Recorder>(residency_)),
       random_(at::detail::getDefaultCPUGenerator()) {
-  tape_->copy_overwritten_sources();
+  residency_->copy_overwritten_sources();
   if (outer_) {
-    const std::lock_guard<RecursiveMutex> lock(outer_->mutex());
-    for (int32_t i = 0; i < outer_->num_storages(); ++i) {
-      if (outer_->storage(i).changed_unseen()) {
+    const tape::Tape& tape = outer_->tape();
+    const std::lock_guard<RecursiveMutex> lock(tape.mutex());
+    for (int32_t i = 0; i < tape.num_storages(); ++i) {
+      if (tape.storage(i).changed_unseen()) {
         changed_.insert(i);
       }
     }
@@ -155,19 +157,20 @@ Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
 
 Rehearsal::~Rehearsal() {
   recorder_->uninstall();
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
+  const tape::Tape& tape = residency_->tape();
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   std::set<const c10::StorageImpl*> storages;
   // Last to first: the oldest state of each storage and generator is what remains.
-  for (auto id = static_cast<tape::ValueId>(tape_->num_values()); id-- > 0;) {
-    const tape::Value& value = tape_->value(id);
-    const tape::StorageRecord& record = tape_->storage(value.storage);
+  for (auto id = static_cast<tape::ValueId>(tape.num_values()); id-- > 0;) {
+    const tape::StorageRecord& record = tape.storage_of(id);
     const auto storage = record.weak.lock();
-    if (value.copied && value.producer == tape::kNone && record.current != id && storage) {
-      put_back(c10::Storage(storage), value.strong);
+    const c10::Storage then = residency_->copy_of(id);
+    if (then && tape.value(id).producer == tape::kNone && record.current != id && storage) {
+      put_back(c10::Storage(storage), then);
       storages.insert(storage.get());
     }
   }
-  for (auto op = tape_->ops().rbegin(); op != tape_->ops().rend(); ++op) {
+  for (auto op = tape.ops().rbegin(); op != tape.ops().rend(); ++op) {
     if (op->random) {
       op->random->restore();
     }
@@ -183,9 +186,10 @@ Rehearsal::~Rehearsal() {
 
 /// Their versions have moved and their bytes have not: to the outer tape nothing was changed.
 void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
-  const std::lock_guard<RecursiveMutex> lock(outer_->mutex());
-  for (int32_t i = 0; i < outer_->num_storages(); ++i) {
-    tape::StorageRecord& record = outer_->storage(i);
+  tape::Tape& tape = outer_->tape_to_write();
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
+  for (int32_t i = 0; i < tape.num_storages(); ++i) {
+    tape::StorageRecord& record = tape.storage(i);
     if (record.changed_unseen() && changed_.count(i) == 0 && put_back.count(record.weak._unsafe_get_target()) > 0) {
       record.version = static_cast<int64_t>(record.counter.current_version());
     }
@@ -193,13 +197,8 @@ void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
 }
 
 int64_t Rehearsal::copied_bytes() const {
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-  int64_t bytes = 0;
-  for (size_t id = 0; id < tape_->num_values(); ++id) {
-    const tape::Value& value = tape_->value(static_cast<tape::ValueId>(id));
-    bytes += value.copied ? value.nbytes : 0;
-  }
-  return bytes;
+  const std::lock_guard<RecursiveMutex> lock(residency_->tape().mutex());
+  return residency_->copied_bytes();
 }
 
 at::Tensor stand_in(const at::Tensor& tensor, bool requires_grad, bool is_leaf) {

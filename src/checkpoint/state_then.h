@@ -6,8 +6,8 @@
 #include <set>
 
 #include "record/recorder.h"
+#include "store/residency.h"
 #include "tape/random.h"
-#include "tape/tape.h"
 
 namespace encore {
 
@@ -18,7 +18,7 @@ namespace encore {
 class StoragesThen {
  public:
   /// The function's first call was ops `first` .. `last` - 1 of `tape`.
-  StoragesThen(tape::Tape& tape, tape::OpId first, tape::OpId last);
+  StoragesThen(const store::Residency& residency, tape::OpId first, tape::OpId last);
   ~StoragesThen() { swap_back(); }
   StoragesThen(const StoragesThen&) = delete;
   StoragesThen& operator=(const StoragesThen&) = delete;
@@ -38,7 +38,8 @@ class StoragesThen {
   void use(tape::ValueId id, tape::OpId first);
   void swap_back();
 
-  tape::Tape& tape_;
+  const store::Residency& residency_;
+  const tape::Tape& tape_;
   std::vector<Swap> swaps_;
   std::set<int32_t> seen_;
 };
@@ -63,7 +64,7 @@ class GradientsThen {
 class RandomThen {
  public:
   /// `start` is the default generator's state before the call.
-  RandomThen(tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start);
+  RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start);
   ~RandomThen();
   RandomThen(const RandomThen&) = delete;
   RandomThen& operator=(const RandomThen&) = delete;
@@ -93,10 +94,10 @@ class Rehearsal {
  private:
   void tell_outer(const std::set<const c10::StorageImpl*>& put_back);
 
-  std::shared_ptr<tape::Tape> outer_;  // of the recorder that is set aside
-  std::set<int32_t> changed_;          // storages of it that had been changed unseen before
+  std::shared_ptr<store::Residency> outer_;  // of the recorder that is set aside
+  std::set<int32_t> changed_;                // storages of it that had been changed unseen before
   record::Recorder::Aside aside_;
-  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<store::Residency> residency_;
   std::shared_ptr<record::Recorder> recorder_;
   tape::RandomState random_;
   std::vector<std::pair<c10::Storage, c10::Storage>> buffers_;  // each with its bytes before

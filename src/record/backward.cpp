@@ -11,8 +11,8 @@ std::atomic<void (*)()> g_notice{nullptr};
 /// Before a backward and after it much of what was recorded can't be asked for any more.
 void sweep_tape() {
   if (const Recorder* recorder = Recorder::current()) {
-    const std::lock_guard<RecursiveMutex> lock(recorder->tape()->mutex());
-    recorder->tape()->sweep(tape::Tape::Sweep::kForHandles);
+    const std::lock_guard<RecursiveMutex> lock(recorder->tape().mutex());
+    recorder->residency()->sweep(store::Residency::Sweep::kForHandles);
   }
 }
 
@@ -20,7 +20,7 @@ void sweep_tape() {
 
 BackwardRun::BackwardRun(Ops ops) {
   g_runs.push_back(this);
-  tape::begin_backward();
+  store::begin_backward();
   sweep_tape();
   // Without create_graph nothing that backward computes can be saved, so nothing of it need be recorded. LibTorch boxes
   // the arguments and results of every op that somebody observes, paused or not.

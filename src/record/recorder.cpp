@@ -86,8 +86,12 @@ at::RecordFunctionCallback Recorder::callback() {
       .scopes({at::RecordScope::FUNCTION});
 }
 
-Recorder::Recorder(std::shared_ptr<tape::Tape> tape)
-    : serial_(++g_recorders), tape_(std::move(tape)), outer_(g_recorder) {
+Recorder::Recorder(std::shared_ptr<store::Residency> residency)
+    : serial_(++g_recorders),
+      residency_(std::move(residency)),
+      tape_(residency_->tape()),
+      writer_(*residency_),
+      outer_(g_recorder) {
   g_observer.add(callback());
   g_recorder = this;
 }
@@ -214,15 +218,15 @@ void Recorder::start(const at::RecordFunction& call) {
   const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
   const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
   {
-    const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-    tape_->begin(flight.pending, *info, args, watched_from);
+    const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
+    writer_.begin(flight.pending, *info, args, watched_from);
     try {
       enter_regions(flight.pending, args);
       for (const auto& region : regions_) {
         region->op_starts(flight.pending);
       }
     } catch (...) {
-      tape_->abort(flight.pending);
+      writer_.abort(flight.pending);
       throw;
     }
   }
@@ -257,7 +261,7 @@ void Recorder::note_nested_writes(const tape::OpInfo& info, const at::RecordFunc
   }
   for (const size_t written : info.writes) {
     if (args[written].isTensor()) {
-      tape_->nested_write(recorded_->pending, args[written].toTensor());
+      writer_.nested_write(recorded_->pending, args[written].toTensor());
     }
   }
 }
@@ -279,7 +283,7 @@ void Recorder::pop() {
 void Recorder::open_and_close_regions() {
   while (!regions_.empty()) {
     const std::shared_ptr<Region> innermost = regions_.back();  // may take itself off
-    if (!innermost->before_op(*this, static_cast<tape::OpId>(tape_->ops().size()))) {
+    if (!innermost->before_op(*this, static_cast<tape::OpId>(tape_.ops().size()))) {
       return;
     }
   }
@@ -288,10 +292,10 @@ void Recorder::open_and_close_regions() {
 /// A value read across a region's border is something the region in which it was made is asked to save.
 void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
   for (const tape::TensorArg& arg : pending.tensors) {
-    if (!(arg.read || arg.updated) || tape_->value(arg.value).is_constant()) {
+    if (!(arg.read || arg.updated) || residency_->is_constant(arg.value)) {
       continue;
     }
-    const tape::OpId producer = tape_->value(arg.value).producer;
+    const tape::OpId producer = tape_.value(arg.value).producer;
     std::shared_ptr<Saved> saved;
     for (auto region = regions_.rbegin(); region != regions_.rend() && producer < (*region)->first(); ++region) {
       if ((*region)->has_entered(arg.value)) {
@@ -335,19 +339,18 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   pending.duration_ns = now_ns() - pending.start_ns;
   const bool drew = flight.random != nullptr && flight.random->moved_on();
   flight.random_lock = {};
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
+  const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
   const bool threw = std::uncaught_exceptions() > flight.exceptions || call.outputs().size() < flight.info->num_returns;
   if (threw) {
-    tape_->abort(pending);
+    writer_.abort(pending);
     return;
   }
   pending.opaque = pending.opaque || (flight.info->may_draw && flight.random == nullptr) || called_again_ != nullptr;
   // The clone of what an in-place op is about to overwrite: if that came from outside, the clone is all that is left of
   // it.
-  pending.opaque =
-      pending.opaque ||
-      (flight.outer != nullptr && std::any_of(pending.tensors.begin(), pending.tensors.end(),
-                                              [&](const auto& arg) { return tape_->value(arg.value).is_constant(); }));
+  pending.opaque = pending.opaque || (flight.outer != nullptr &&
+                                      std::any_of(pending.tensors.begin(), pending.tensors.end(),
+                                                  [&](const auto& arg) { return residency_->is_constant(arg.value); }));
   if (drew) {
     pending.opaque = pending.opaque || std::any_of(regions_.begin(), regions_.end(),
                                                    [](const auto& region) { return !region->replays_random_ops(); });
@@ -356,16 +359,16 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
   const auto& writes = pending.writes;
   const auto& stack = call.outputs();
   const auto outputs = last(stack.data(), stack.size(), flight.info->num_returns);
-  const tape::OpId id = tape_->end(pending, outputs);
+  const tape::OpId id = writer_.end(pending, outputs);
 
   if (!writes.empty()) {
     tell_overwritten(id, writes, outputs);
   }
   for (const auto& save : flight.saves) {
-    tape::ValueId value = tape_->find(save->tensor());
+    tape::ValueId value = tape_.find(save->tensor());
     // Saved before the op wrote to it: the older version is meant, unless the write is one that autograd never notices.
     for (const auto& write : writes) {
-      if (value != tape::kNone && tape_->value(value).storage == write.storage && tape_->value(value).producer == id &&
+      if (value != tape::kNone && tape_.value(value).storage == write.storage && tape_.value(value).producer == id &&
           !write.state && save->version() <= write.version_before) {
         value = write.before;
       }
@@ -379,15 +382,15 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
 
 void Recorder::tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
                                 c10::ArrayRef<const c10::IValue> outputs) {
-  for (const tape::Write& write : tape_->ops()[static_cast<size_t>(id)].writes) {
+  for (const tape::Write& write : tape_.ops()[static_cast<size_t>(id)].writes) {
     const auto pending =
         std::find_if(writes.begin(), writes.end(), [&](const auto& other) { return other.before == write.before; });
-    const c10::StorageImpl* storage = tape_->storage(pending->storage).weak._unsafe_get_target();
+    const c10::StorageImpl* storage = tape_.storage(pending->storage).weak._unsafe_get_target();
     const bool has_history = std::any_of(outputs.begin(), outputs.end(), [&](const c10::IValue& output) {
       return output.isTensor() && tape::is_plain(output.toTensor()) && output.toTensor().requires_grad() &&
              output.toTensor().storage().unsafeGetStorageImpl() == storage;
     });
-    if (write.unseen && !write.state && !tape_->value(write.before).source) {
+    if (write.unseen && !write.state && !tape_.value(write.before).source) {
       tell_overwritten_unseen(write);
     }
     for (const auto& region : regions_) {
@@ -400,11 +403,10 @@ void Recorder::tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite>
 /// runs, so from here on they are saved as what the op made of them.
 void Recorder::tell_overwritten_unseen(const tape::Write& write) {
   const auto save_anew = [&](const at::Tensor& tensor) {
-    return save_value(tape_->find(tensor), tensor, version_of(tensor));
+    return save_value(tape_.find(tensor), tensor, version_of(tensor));
   };
-  const std::unordered_set<tape::Holder*> holders = tape_->holders();
-  for (tape::Holder* holder : holders) {
-    holder->overwritten_unseen(write.before, save_anew);
+  for (store::Holding* holding : residency_->holdings_of(write.before)) {  // they take themselves off
+    holding->overwritten_unseen(save_anew);
   }
   for (const auto& region : regions_) {
     region->overwrote_unseen();
@@ -412,16 +414,16 @@ void Recorder::tell_overwritten_unseen(const tape::Write& write) {
 }
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
-  if (value != tape::kNone && !tape_->value(value).is_constant()) {
-    tape_->watch(value, tensor);
-    const tape::OpId producer = tape_->value(value).producer;
+  if (value != tape::kNone && !residency_->is_constant(value)) {
+    residency_->tape_to_write().watch(value, tensor);
+    const tape::OpId producer = tape_.value(value).producer;
     for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
       if (producer >= (*region)->first()) {
         return (*region)->save(value, tensor);
       }
     }
   }
-  return keep_plainly(tensor, as_saved(tensor, version, *tape_));
+  return keep_plainly(tensor, as_saved(tensor, version, tape_));
 }
 
 void Recorder::find_called_again() {
@@ -449,8 +451,8 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
   if (no_locks) {
     return defer(recorded_->saves);
   }
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-  const tape::ValueId value = tape_->find(tensor);
+  const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
+  const tape::ValueId value = tape_.find(tensor);
   if (recorded_ != nullptr && !is_settled(*recorded_, value)) {
     return defer(recorded_->saves);
   }
@@ -461,14 +463,14 @@ std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {
 bool Recorder::is_settled(const Flight& flight, tape::ValueId value) const {
   return value != tape::kNone &&
          std::none_of(flight.pending.writes.begin(), flight.pending.writes.end(),
-                      [&](const auto& write) { return write.storage == tape_->value(value).storage; });
+                      [&](const auto& write) { return write.storage == tape_.value(value).storage; });
 }
 
 std::shared_ptr<Saved> Recorder::save_for_region(const at::Tensor& tensor, bool as_it_is) {
   const Pause own_ops_go_unseen;
-  const std::lock_guard<RecursiveMutex> lock(tape_->mutex());
-  const tape::ValueId value = tape_->find(tensor);
-  const bool can_be_had_again = value != tape::kNone && !tape_->value(value).is_constant();
+  const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
+  const tape::ValueId value = tape_.find(tensor);
+  const bool can_be_had_again = value != tape::kNone && !residency_->is_constant(value);
   if (!can_be_had_again) {
     return nullptr;
   }

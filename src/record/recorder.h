@@ -2,13 +2,14 @@
 #pragma once
 
 #include "record/region.h"
+#include "record/writer.h"
 
 namespace encore::record {
 
 /// One per thread with an open scope. All its calls come from that thread.
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
-  explicit Recorder(std::shared_ptr<tape::Tape> tape);
+  explicit Recorder(std::shared_ptr<store::Residency> residency);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -19,7 +20,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   /// Gives up a recorder from another thread than its own: it stops when its thread next looks.
   static void abandon(std::shared_ptr<Recorder> self);
 
-  const std::shared_ptr<tape::Tape>& tape() const { return tape_; }
+  const std::shared_ptr<store::Residency>& residency() const { return residency_; }
+  const tape::Tape& tape() const { return residency_->tape(); }
   const std::vector<std::shared_ptr<Region>>& regions() const { return regions_; }
   /// The open region whose function is called again as a whole, with all regions inside it; null if there is none.
   Region* called_again() const { return called_again_; }
@@ -100,7 +102,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void find_called_again();
 
   const uint64_t serial_;  // of all recorders of the process
-  std::shared_ptr<tape::Tape> tape_;
+  std::shared_ptr<store::Residency> residency_;
+  const tape::Tape& tape_;
+  Writer writer_;
   std::vector<std::shared_ptr<Region>> regions_;
   Region* called_again_ = nullptr;                // the outermost of them that is opaque
   std::vector<std::unique_ptr<Flight>> flights_;  // memory for calls in flight, also those looked through

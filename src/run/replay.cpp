@@ -63,7 +63,8 @@ class RandomReplay {
 
 class Replay {
  public:
-  Replay(tape::Tape& tape, const ReplayRequest& request) : tape_(tape), request_(request) {}
+  Replay(const store::Residency& residency, const ReplayRequest& request)
+      : residency_(residency), tape_(residency.tape()), request_(request) {}
 
   Replayed run() {
     find_ops();
@@ -85,8 +86,8 @@ class Replay {
     int32_t uses = 0;   // by ops that are still to run
     bool ours = false;  // made by this replay: may be overwritten when nobody else needs it
     bool target = false;
-    bool taken = false;                              // somebody else may hold it too: not to be overwritten
-    std::shared_ptr<const tape::Resting> resting;  // to be made whole when it is first used
+    bool taken = false;                             // somebody else may hold it too: not to be overwritten
+    std::shared_ptr<const store::Resting> resting;  // to be made whole when it is first used
   };
 
   Held& held(ValueId id) {
@@ -106,16 +107,15 @@ class Replay {
       if (!is_new) {
         return;
       }
-      const Value& value = tape_.value(id);
-      entry->second.storage = tape_.resident(id);
+      entry->second.storage = residency_.resident(id);
       if (entry->second.storage) {
         return;
       }
-      entry->second.resting = value.resting();
+      entry->second.resting = residency_.form(id);
       if (entry->second.resting) {
         return;
       }
-      if (value.producer < request_.first) {
+      if (tape_.value(id).producer < request_.first) {
         entry->second.storage = request_.enter(id);
         return;
       }
@@ -129,7 +129,7 @@ class Replay {
       const ValueId id = open.back();
       open.pop_back();
       const Value& value = tape_.value(id);
-      const Op& op = tape_.ops()[static_cast<size_t>(value.producer)];
+      const Op& op = tape_.op(value.producer);
       if (value.base != kNone) {
         need(value.base);
       }
@@ -148,7 +148,7 @@ class Replay {
 
   void count_uses() {
     for (const OpId id : needed_) {
-      const Op& op = tape_.ops()[static_cast<size_t>(id)];
+      const Op& op = tape_.op(id);
       for_each_use(op, [&](ValueId value) { ++held_.at(value).uses; });
     }
     for (const ValueId target : request_.targets) {
@@ -177,7 +177,7 @@ class Replay {
   }
 
   void run_op(OpId id) {
-    const Op& op = tape_.ops()[static_cast<size_t>(id)];
+    const Op& op = tape_.op(id);
     std::unordered_map<ValueId, c10::Storage> written;
     torch::jit::Stack stack;
     call(id, [&] {
@@ -225,8 +225,8 @@ class Replay {
       if (!arg.read) {
         // Only the shape is looked at: no bytes are needed.
         return arg.geometry->over(c10::Storage(c10::Storage::use_byte_size_t(),
-                                              static_cast<size_t>(tape_.value(arg.value).nbytes),
-                                              at::DataPtr(nullptr, at::kCPU)));
+                                               static_cast<size_t>(tape_.value(arg.value).nbytes),
+                                               at::DataPtr(nullptr, at::kCPU)));
       }
       return arg.geometry->over(held(arg.value).storage);
     };
@@ -336,7 +336,8 @@ class Replay {
     }
   }
 
-  tape::Tape& tape_;
+  const store::Residency& residency_;
+  const tape::Tape& tape_;
   const ReplayRequest& request_;
   std::unordered_map<ValueId, Held> held_;
   std::vector<OpId> needed_;
@@ -347,10 +348,10 @@ class Replay {
 
 }  // namespace
 
-Replayed replay(tape::Tape& tape, const ReplayRequest& request) {
+Replayed replay(const store::Residency& residency, const ReplayRequest& request) {
   const AccountScope account(Account::kReplayed);
   const int64_t start = now_ns();
-  Replayed result = Replay(tape, request).run();
+  Replayed result = Replay(residency, request).run();
   result.start_ns = start;
   result.duration_ns = now_ns() - start;
   return result;

@@ -1,7 +1,7 @@
 // Runs recorded ops again to bring values back.
 #pragma once
 
-#include "tape/tape.h"
+#include "store/residency.h"
 
 namespace encore::run {
 
@@ -30,6 +30,6 @@ struct Replayed {
 /// the random state of each op and the generator left as it was. The caller holds the tape's mutex.
 /// Throws ReplayError (with the op), ChangedError, DeterminismError or, where a limit is kept, BudgetError; what was
 /// taken until then is right.
-Replayed replay(tape::Tape& tape, const ReplayRequest& request);
+Replayed replay(const store::Residency& residency, const ReplayRequest& request);
 
 }  // namespace encore::run

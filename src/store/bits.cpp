@@ -103,7 +103,7 @@ void unpack(const uint8_t* bits, int64_t size, Element one, Element* elements) {
   });
 }
 
-class Bits final : public tape::Resting {
+class Bits final : public Resting {
  public:
   Bits(c10::Storage bits, int64_t size, size_t element_bytes, uint64_t one)
       : bits_(std::move(bits)), size_(size), element_bytes_(element_bytes), one_(one) {}
@@ -133,7 +133,7 @@ class BitsForm final : public Form {
   std::string_view name() const override { return "bits"; }
   /// What dropout draws, and truth values. Elements are compared by their bits.
   bool may_serve(const Candidate& value) const override { return value.random || value.dtype == at::kBool; }
-  std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor) const override {
+  std::shared_ptr<const Resting> rest(const at::Tensor& tensor) const override {
     const int64_t size = tensor.numel();
     const size_t element_bytes = tensor.element_size();
     if (bytes_for(size) >= static_cast<int64_t>(tensor.storage().nbytes())) {

@@ -8,7 +8,7 @@
 namespace encore::store {
 namespace {
 
-class Constant final : public tape::Resting {
+class Constant final : public Resting {
  public:
   Constant(const char* element, size_t element_bytes, size_t storage_bytes)
       : element_bytes_(element_bytes), storage_bytes_(storage_bytes) {
@@ -39,7 +39,7 @@ class ConstantForm final : public Form {
  public:
   std::string_view name() const override { return "constant"; }
   bool may_serve(const Candidate& /*value*/) const override { return true; }  // two elements tell as a rule
-  std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor) const override {
+  std::shared_ptr<const Resting> rest(const at::Tensor& tensor) const override {
     const auto* bytes = static_cast<const char*>(compat::data_of(tensor.storage()));
     const size_t nbytes = tensor.storage().nbytes();
     const size_t element_bytes = tensor.element_size();

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "store/resting.h"
 #include "tape/geometry.h"
-#include "tape/resting.h"
 
 namespace encore::store {
 
@@ -27,7 +27,7 @@ class Form {
   virtual bool may_serve(const Candidate& value) const = 0;
   /// The tensor's storage in this form; null if its bytes don't allow that, or it would not be smaller. The tensor is
   /// plain, fills its storage exactly, and has at least one element.
-  virtual std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor) const = 0;
+  virtual std::shared_ptr<const Resting> rest(const at::Tensor& tensor) const = 0;
 };
 
 /// Those that take least first.
@@ -35,6 +35,6 @@ const std::vector<const Form*>& forms();
 
 /// The tensor's storage in the first form that its bytes allow; null if there is none, or the tensor does not fill its
 /// storage. With a candidate only forms that may serve it are tried. May be called on any thread.
-std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor, const Candidate* candidate = nullptr);
+std::shared_ptr<const Resting> rest(const at::Tensor& tensor, const Candidate* candidate = nullptr);
 
 }  // namespace encore::store

@@ -17,7 +17,7 @@ const std::vector<const Form*>& forms() {
   return all;
 }
 
-std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor, const Candidate* candidate) {
+std::shared_ptr<const Resting> rest(const at::Tensor& tensor, const Candidate* candidate) {
   const bool fills_storage = tape::is_plain(tensor) && tensor.numel() > 0 &&
                              tape::Geometry::of(tensor).covers(static_cast<int64_t>(tensor.storage().nbytes()));
   if (!fills_storage) {

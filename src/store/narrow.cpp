@@ -54,7 +54,7 @@ size_t width_of(uint64_t range) {
   return range <= std::numeric_limits<uint32_t>::max() ? sizeof(uint32_t) : sizeof(uint64_t);
 }
 
-class Narrow final : public tape::Resting {
+class Narrow final : public Resting {
  public:
   /// `least` of all elements was taken off each.
   Narrow(c10::Storage numbers, at::ScalarType type, int64_t size, size_t width, int64_t least)
@@ -114,8 +114,8 @@ class NarrowForm final : public Form {
   bool may_serve(const Candidate& value) const override {
     return with_integer(value.dtype, [](auto) {});
   }
-  std::shared_ptr<const tape::Resting> rest(const at::Tensor& tensor) const override {
-    std::shared_ptr<const tape::Resting> resting;
+  std::shared_ptr<const Resting> rest(const at::Tensor& tensor) const override {
+    std::shared_ptr<const Resting> resting;
     const at::ScalarType type = tensor.scalar_type();
     const int64_t size = tensor.numel();
     with_integer(type, [&](auto element) {

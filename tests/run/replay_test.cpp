@@ -22,7 +22,7 @@ Back bring_back(TapeByHand& by_hand, ValueId target) {
   ReplayRequest request;
   request.targets = {target};
   request.take = [&](ValueId, const c10::Storage& storage) { back.storage = storage; };
-  back.ops = replay(by_hand.tape, request).ops;
+  back.ops = replay(by_hand.residency, request).ops;
   return back;
 }
 

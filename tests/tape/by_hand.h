@@ -8,14 +8,15 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "tape/tape.h"
+#include "record/writer.h"
 
 namespace encore::tape {
 
 /// A tape on which ops are recorded by their names.
 class TapeByHand {
  public:
-  Tape tape{"by hand"};
+  store::Residency residency{"by hand"};
+  const Tape& tape = residency.tape();
 
   /// Runs the op, without autograd, and records it; gives its first result.
   at::Tensor run(const std::string& name, const std::string& overload, std::vector<c10::IValue> args) {
@@ -25,13 +26,14 @@ class TapeByHand {
       info = OpInfo::of(handle);
     }
     PendingOp pending;
-    tape.begin(pending, *info, c10::ArrayRef<const c10::IValue>(args.data(), args.size()));
+    record::Writer writer(residency);
+    writer.begin(pending, *info, c10::ArrayRef<const c10::IValue>(args.data(), args.size()));
     torch::jit::Stack stack(args.begin(), args.end());
     {
       const at::AutoGradMode no_grad(false);
       handle.callBoxed(stack);
     }
-    tape.end(pending, c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
+    writer.end(pending, c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
     return stack.front().toTensor();
   }
 

@@ -16,8 +16,8 @@ TEST(Tape, HoldsWhatOpsMadeWeaklyAndWhatComesFromOutsideStrongly) {
   const ValueId source = by_hand.tape.find(outside);
   made.reset();
   outside.reset();
-  EXPECT_FALSE(by_hand.tape.resident(value));
-  EXPECT_TRUE(by_hand.tape.resident(source));
+  EXPECT_FALSE(by_hand.residency.resident(value));
+  EXPECT_TRUE(by_hand.residency.resident(source));
   EXPECT_TRUE(by_hand.tape.value(source).source);
 }
 
@@ -63,8 +63,8 @@ TEST(Tape, AnOpTakesAtMostFourHundredBytes) {
   for (int64_t i = 0; i < kOps; ++i) {
     x = by_hand.mul(x, weight);
   }
-  EXPECT_LE(by_hand.tape.book_bytes(), 400 * kOps);
-  EXPECT_GE(by_hand.tape.book_bytes(), 200 * kOps) << "something is not counted";
+  EXPECT_LE(by_hand.residency.book_bytes(), 400 * kOps);
+  EXPECT_GE(by_hand.residency.book_bytes(), 200 * kOps) << "something is not counted";
 }
 
 }  // namespace

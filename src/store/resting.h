@@ -5,9 +5,9 @@
 
 #include <c10/core/Storage.h>
 
-namespace encore::tape {
+namespace encore::store {
 
-/// The bytes of one storage, to the last bit, in a form of their own; store/form.h has the forms.
+/// The bytes of one storage, to the last bit, in a form of their own; form.h has the forms.
 class Resting {
  public:
   virtual ~Resting() = default;
@@ -19,4 +19,4 @@ class Resting {
   virtual c10::Storage whole() const = 0;
 };
 
-}  // namespace encore::tape
+}  // namespace encore::store
