@@ -1,10 +1,11 @@
 // The beginning and the end of a backward, as its host tells them.
 #include "record/backward.h"
 
+#include "record/thread.h"
+
 namespace encore::record {
 namespace {
 
-thread_local std::vector<BackwardRun*> g_runs;
 std::atomic<void (*)()> g_backward_listener{nullptr};
 std::atomic<void (*)()> g_notice{nullptr};
 
@@ -19,7 +20,7 @@ void sweep_tape() {
 }  // namespace
 
 BackwardRun::BackwardRun(Ops ops) {
-  g_runs.push_back(this);
+  backwards_of_this_thread().push_back(this);
   store::begin_backward();
   sweep_tape();
   // Without create_graph nothing that backward computes can be saved, so nothing of it need be recorded. LibTorch boxes
@@ -33,7 +34,8 @@ BackwardRun::BackwardRun(Ops ops) {
 }
 
 BackwardRun::~BackwardRun() {
-  g_runs.erase(std::find(g_runs.begin(), g_runs.end(), this));
+  std::vector<BackwardRun*>& runs = backwards_of_this_thread();
+  runs.erase(std::find(runs.begin(), runs.end(), this));
   for (const auto& release : releases_) {
     release();
   }
@@ -41,12 +43,13 @@ BackwardRun::~BackwardRun() {
 }
 
 BackwardRun* BackwardRun::current() {
-  return g_runs.empty() ? nullptr : g_runs.back();
+  const std::vector<BackwardRun*>& runs = backwards_of_this_thread();
+  return runs.empty() ? nullptr : runs.back();
 }
 
 void release_after_backward(std::function<void()> release) {
-  if (!g_runs.empty()) {
-    g_runs.back()->releases_.push_back(std::move(release));
+  if (BackwardRun* run = BackwardRun::current()) {
+    run->releases_.push_back(std::move(release));
   }
 }
 

@@ -1,23 +1,20 @@
 // An observer that looks at generators only.
 #include "record/generators.h"
 
+#include "record/thread.h"
+
 namespace encore::record {
-namespace {
-
-thread_local GeneratorWatch* g_watch = nullptr;
-
-}  // namespace
 
 GeneratorWatch::GeneratorWatch()
-    : outer_(g_watch),
+    : outer_(this_thread().watch),
       handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&GeneratorWatch::on_start)
                                              .needsInputs(true)
                                              .scopes({at::RecordScope::FUNCTION}))) {
-  g_watch = this;
+  this_thread().watch = this;
 }
 
 GeneratorWatch::~GeneratorWatch() {
-  g_watch = outer_;
+  this_thread().watch = outer_;
   at::removeCallback(handle_);
 }
 
@@ -26,7 +23,7 @@ std::unique_ptr<at::ObserverContext> GeneratorWatch::on_start(const at::RecordFu
     if (!input.isGenerator()) {
       continue;
     }
-    for (GeneratorWatch* watch = g_watch; watch != nullptr; watch = watch->outer_) {
+    for (GeneratorWatch* watch = this_thread().watch; watch != nullptr; watch = watch->outer_) {
       watch->note(input.toGenerator());
     }
   }

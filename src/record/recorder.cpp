@@ -5,14 +5,12 @@
 
 #include "base/clock.h"
 #include "base/spare.h"
-#include "record/observer.h"
+#include "record/thread.h"
 #include "tape/compat.h"
 
 namespace encore::record {
 namespace {
 
-thread_local Recorder* g_recorder = nullptr;
-thread_local int g_paused = 0;
 std::atomic<uint64_t> g_recorders{0};
 
 /// Marks a call as seen by one recorder: calls that started while paused, or under another, end unseen.
@@ -20,8 +18,6 @@ struct SeenBy final : at::ObserverContext, Spared<SeenBy> {
   explicit SeenBy(uint64_t recorder) : serial(recorder) {}
   uint64_t serial;
 };
-
-thread_local Observer g_observer;
 
 /// The last `count` values of a boxed call: script code leaves its own below them.
 c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, size_t count) {
@@ -91,9 +87,9 @@ Recorder::Recorder(std::shared_ptr<store::Residency> residency)
       residency_(std::move(residency)),
       tape_(residency_->tape()),
       writer_(*residency_),
-      outer_(g_recorder) {
-  g_observer.add(callback());
-  g_recorder = this;
+      outer_(this_thread().recorder) {
+  this_thread().observer.add(callback());
+  this_thread().recorder = this;
 }
 
 Recorder::~Recorder() {
@@ -103,18 +99,19 @@ Recorder::~Recorder() {
 void Recorder::uninstall() {
   if (installed_) {
     installed_ = false;
-    g_observer.remove();
-    g_recorder = outer_;
+    this_thread().observer.remove();
+    this_thread().recorder = outer_;
   }
 }
 
 Recorder* Recorder::current() {
-  while (g_recorder != nullptr && g_recorder->abandoned_.load()) {
+  ThreadState& thread = this_thread();
+  while (thread.recorder != nullptr && thread.recorder->abandoned_.load()) {
     // Its scope was destroyed on another thread, which could not take it off this one.
-    const std::shared_ptr<Recorder> last_owner = std::move(g_recorder->abandoned_self_);
-    g_recorder->uninstall();
+    const std::shared_ptr<Recorder> last_owner = std::move(thread.recorder->abandoned_self_);
+    thread.recorder->uninstall();
   }
-  return g_recorder;
+  return thread.recorder;
 }
 
 void Recorder::abandon(std::shared_ptr<Recorder> self) {
@@ -124,28 +121,26 @@ void Recorder::abandon(std::shared_ptr<Recorder> self) {
 }
 
 Recorder::Pause::Pause() {
-  ++g_paused;
+  ++this_thread().paused;
 }
 Recorder::Pause::~Pause() {
-  --g_paused;
+  --this_thread().paused;
 }
 bool Recorder::is_paused() {
-  return g_paused > 0;
+  return this_thread().paused > 0;
 }
 
-Recorder::Unobserved::Unobserved() : users_(g_observer.rest()) {}
+Recorder::Unobserved::Unobserved() : users_(this_thread().observer.rest()) {}
 Recorder::Unobserved::~Unobserved() {
-  g_observer.resume(users_, callback());
+  this_thread().observer.resume(users_, callback());
 }
 
-Recorder::Aside::Aside() : recorder_(g_recorder), paused_(g_paused) {
-  g_recorder = nullptr;
-  g_paused = 0;
-}
+Recorder::Aside::Aside()
+    : recorder_(std::exchange(this_thread().recorder, nullptr)), paused_(std::exchange(this_thread().paused, 0)) {}
 Recorder::Aside::~Aside() {
   if (!forgotten_) {
-    g_recorder = recorder_;
-    g_paused = paused_;
+    this_thread().recorder = recorder_;
+    this_thread().paused = paused_;
   }
 }
 
@@ -157,27 +152,29 @@ void Recorder::rethrow_failure() {
 
 // LibTorch logs and swallows exceptions out of observers, so they are kept here and thrown at the next safe place.
 std::unique_ptr<at::ObserverContext> Recorder::on_start(const at::RecordFunction& call) {
-  if (g_paused == 0 && current() != nullptr) {
-    const Pause own_ops_go_unseen;
-    try {
-      g_recorder->start(call);
-    } catch (...) {
-      g_recorder->failure_ = std::current_exception();
-    }
-    return std::make_unique<SeenBy>(g_recorder->serial_);
+  Recorder* recorder = is_paused() ? nullptr : current();
+  if (recorder == nullptr) {
+    return nullptr;
   }
-  return nullptr;
+  const Pause own_ops_go_unseen;
+  try {
+    recorder->start(call);
+  } catch (...) {
+    recorder->failure_ = std::current_exception();
+  }
+  return std::make_unique<SeenBy>(recorder->serial_);
 }
 
 void Recorder::on_end(const at::RecordFunction& call, at::ObserverContext* context) {
-  if (context == nullptr || g_recorder == nullptr || static_cast<SeenBy*>(context)->serial != g_recorder->serial_) {
+  Recorder* recorder = this_thread().recorder;
+  if (context == nullptr || recorder == nullptr || static_cast<SeenBy*>(context)->serial != recorder->serial_) {
     return;
   }
   const Pause own_ops_go_unseen;
   try {
-    g_recorder->end(call);
+    recorder->end(call);
   } catch (...) {
-    g_recorder->failure_ = std::current_exception();
+    recorder->failure_ = std::current_exception();
   }
 }
 
