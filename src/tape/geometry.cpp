@@ -192,9 +192,11 @@ bool Geometry::operator==(const Geometry& other) const {
 
 bool is_plain(const at::Tensor& tensor) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  // Sparse, quantized, nested and wrapper tensors are subclasses of TensorImpl.
+  // Sparse, quantized and nested tensors are subclasses of TensorImpl. One whose ops Python takes (__torch_dispatch__)
+  // is not, and its storage may have a size and no bytes.
   return typeid(*impl) == typeid(c10::TensorImpl) && impl->device().is_cpu() && impl->layout() == c10::kStrided &&
-         impl->has_storage() && !impl->is_inference() && !impl->key_set().has(c10::DispatchKey::ZeroTensor);
+         impl->has_storage() && !impl->is_inference() && !impl->key_set().has(c10::DispatchKey::ZeroTensor) &&
+         !impl->key_set().has(c10::DispatchKey::Python);
 }
 
 at::Tensor detached_alias(const at::Tensor& tensor) {
