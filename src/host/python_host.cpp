@@ -45,6 +45,11 @@ class ChainedEngine final : public torch::autograd::Engine {
     }
     return before_.get_default_saved_variable_hooks();
   }
+#if ENCORE_TORCH_AT_LEAST(2, 14)
+  std::vector<std::unique_ptr<torch::autograd::NodeCreationHook>> get_node_creation_hooks() override {
+    return before_.get_node_creation_hooks();
+  }
+#endif
 
  private:
   torch::autograd::Engine& before_;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/spare.h"
+#include "record/saving_hooks.h"
 #include "record/thread.h"
 #include "tape/compat.h"
 
@@ -12,6 +13,13 @@ namespace encore::record {
 namespace {
 
 std::atomic<uint64_t> g_recorders{0};
+std::atomic<int64_t> g_compiled_regions{0};
+
+/// What torch.compile has made of a function: kernels that no dispatcher sees, into buffers that ops reuse.
+bool is_compiled_region(const at::RecordFunction& call) {
+  constexpr std::string_view kName = "Torch-Compiled Region";
+  return std::string_view(call.name()).substr(0, kName.size()) == kName;
+}
 
 /// Marks a call as seen by one recorder: calls that started while paused, or under another, end unseen.
 struct SeenBy final : at::ObserverContext, Spared<SeenBy> {
@@ -25,6 +33,10 @@ c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, si
 }
 
 }  // namespace
+
+int64_t compiled_regions() {
+  return g_compiled_regions;
+}
 
 /// Saved while its op runs: whether it is an argument, a result or neither shows when the op ends.
 class Recorder::DeferredSave final : public Saved {
@@ -54,6 +66,7 @@ struct Recorder::Flight {
   std::vector<std::shared_ptr<DeferredSave>> saves_next;  // in an opaque region
   std::shared_ptr<tape::RandomState> random;
   tape::RandomLock random_lock;
+  std::optional<Pause> opaque;  // what runs inside can't be recorded
   int exceptions = 0;
 
   void clear() {
@@ -201,6 +214,10 @@ void Recorder::start(const at::RecordFunction& call) {
   Flight& flight = take_off();
   const tape::OpInfo* info = tape::OpInfo::find(call);
   if (info == nullptr) {
+    if (is_compiled_region(call)) {
+      ++g_compiled_regions;
+      flight.opaque.emplace();
+    }
     return;
   }
   if (!is_recorded(*info)) {
@@ -317,6 +334,7 @@ void Recorder::end(const at::RecordFunction& call) {
     return;
   }
   Flight& flight = *flights_[--num_flights_];
+  flight.opaque.reset();
   if (flight.info == nullptr) {
     return;
   }

@@ -34,6 +34,12 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
       return saved_->get();
     });
   }
+#if ENCORE_TORCH_AT_LEAST(2, 7)
+  /// Compiled autograd puts the hooks of Python into its graph; without any, it asks for the tensor when it begins.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override {
+    return std::nullopt;
+  }
+#endif
 
  private:
   Recorder& recorder_;  // used at once, in the pack hook only
