@@ -71,7 +71,7 @@ from encore._core import (
     peak_tensor_bytes,
     reset_peak_tensor_bytes,
 )
-from encore._engine import install as _install
+from encore._engine import install as _install_engine
 from encore._errors import (
     BudgetError,
     ChangedError,
@@ -82,6 +82,7 @@ from encore._errors import (
     ScopeError,
     SlotError,
 )
+from encore._handed_out import install as _install_handed_out
 from encore._scopes import BlockReuse, CheckpointProfiler, MemoryScope, Scope
 
 __version__: str = _core.version
@@ -130,5 +131,10 @@ __all__ = [
     "reset_peak_tensor_bytes",
 ]
 
-_install()
+# Where users find them, in help and in tracebacks.
+for _name in __all__:
+    globals()[_name].__module__ = "encore"
+
+_install_engine()
+_install_handed_out()
 _os.register_at_fork(after_in_child=_core.forget_in_child)

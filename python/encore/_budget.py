@@ -4,14 +4,14 @@ from __future__ import annotations
 import html
 import os
 from types import TracebackType
-from typing import Any, Dict, Optional, Type, Union
+from typing import Any, Optional, Type, Union
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from encore import _core
 from encore._core import StepReport
-from encore._errors import BudgetError, Error
+from encore._errors import BudgetError, Error, InvalidArgument
+from encore._modules import Follow, Names
 
 
 class Step:
@@ -20,25 +20,24 @@ class Step:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._open: _core.OpenStep | None = None
-        self._hooks: list[Any] = []
+        self._modules: Follow | None = None
+        self._compiled = 0
 
     def __enter__(self) -> Step:
         self._open = self._budget._core.step()
-        if self._budget._modules:
-            self._hooks = [
-                register_module_forward_pre_hook(self._enter_module),
-                register_module_forward_hook(self._leave_module),
-            ]
+        self._modules = Follow(self._open, self._budget._names)
+        self._compiled = _core.compiled_regions()
         return self
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for hook in self._hooks:
-            hook.remove()
         opened, self._open = self._open, None
         if opened is None:
             return
+        if self._modules is not None:
+            self._modules.end()
+        self._budget._compiled = _core.compiled_regions() - self._compiled
         opened.end(kind is not None)
         # An allocation that was refused inside an op arrives as PyTorch's own bindings have it.
         if isinstance(raised, RuntimeError) and not isinstance(raised, Error) and self._budget.report().refused:
@@ -52,14 +51,14 @@ class Step:
         if self._open is not None:
             self._open.set_loss(float(loss))
 
-    def _enter_module(self, module: torch.nn.Module, _: Any) -> None:
-        name = self._budget._modules.get(id(module))
-        if name is not None and self._open is not None:
-            self._open.enter_module(name)
+    def __repr__(self) -> str:
+        return f"<{'open ' if self._open is not None else ''}step of {self._budget!r}>"
 
-    def _leave_module(self, module: torch.nn.Module, _: Any, __: Any) -> None:
-        if id(module) in self._budget._modules and self._open is not None:
-            self._open.leave_module()
+
+def _limit(limit: Any) -> Union[str, int]:
+    if isinstance(limit, bool) or not isinstance(limit, (str, int)):
+        raise InvalidArgument(f"budget: a limit is a text such as '2GiB' or a number of bytes, not {limit!r}")
+    return limit
 
 
 class MemoryBudget:
@@ -79,18 +78,31 @@ class MemoryBudget:
     """
 
     def __init__(self, limit: Union[str, int]) -> None:
-        self._core = _core.Budget(limit)
-        self._modules: Dict[int, str] = {}
-        self._model: torch.nn.Module | None = None
+        self._own(_core.Budget(_limit(limit)))
+
+    def _own(self, core: _core.Budget) -> None:
+        self._core, self._names, self._compiled = core, Names(), 0
+
+    @classmethod
+    def _of(cls, core: _core.Budget) -> MemoryBudget:
+        budget = cls.__new__(cls)
+        budget._own(core)
+        return budget
 
     @classmethod
     def fraction(cls, part: float) -> MemoryBudget:
         """A part, above 0 and at most 1, of what the plain step needs above what rests: the first step shows that."""
-        budget = cls.__new__(cls)
-        budget._core = _core.Budget.fraction(part)
-        budget._modules = {}
-        budget._model = None
-        return budget
+        return cls._of(_core.Budget.fraction(part))
+
+    @classmethod
+    def slowdown(cls, factor: float) -> MemoryBudget:
+        """The least bytes in which a step takes at most `factor` (1 or more) times as long as plainly; learnt likewise."""
+        return cls._of(_core.Budget.slowdown(factor))
+
+    @classmethod
+    def least(cls) -> MemoryBudget:
+        """The least bytes for which a plan is known, however slow; learnt likewise."""
+        return cls._of(_core.Budget.least())
 
     def step(self) -> Step:
         """The scope of one training step, for a with statement."""
@@ -98,7 +110,7 @@ class MemoryBudget:
 
     def set_limit(self, limit: Union[str, int]) -> None:
         """From the next step on."""
-        self._core.set_limit(limit)
+        self._core.set_limit(_limit(limit))
 
     @property
     def limit_bytes(self) -> int:
@@ -110,13 +122,21 @@ class MemoryBudget:
         self._core.leave_alone_below(bytes)
 
     def name_modules_of(self, model: torch.nn.Module) -> None:
-        """Reports name values by the modules in whose forward they were made, from the next step on."""
-        self._model = model  # holds the modules, so that no other object has their identity
-        self._modules = {id(module): name for name, module in model.named_modules() if name}
+        """Reports name values by the modules of this model, from the next step on.
+
+        Without this they are named by the modules of whichever model is called in the step.
+        """
+        self._names.tell(model)
 
     def report(self) -> StepReport:
         """Of the last step, also if it was refused before it began."""
-        return self._core.report()
+        report = self._core.report()
+        setattr(report, "compiled_regions", self._compiled)
+        return report
+
+    def graph_json(self) -> str:
+        """The last planned step as the planner saw it, for the commands `encore plan` and `encore curve`."""
+        return self._core.graph_json()
 
     def save_report(self, path: Union[str, "os.PathLike[str]"], name: str = "run") -> None:
         """All steps so far, the last planned one in detail: one web page, or for '*.json' the data of it."""
@@ -125,18 +145,28 @@ class MemoryBudget:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 
+    def __repr__(self) -> str:
+        limit = self.limit_bytes
+        return f"MemoryBudget({_core.format_bytes(limit) if limit >= 0 else 'learnt from its first step'})"
+
     def _repr_html_(self) -> str:
         page = html.escape(self._core.run_html("run"), quote=True)
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 48em; border: 0"></iframe>'
 
 
-def _step_report_html(report: StepReport) -> str:
+def _as_html(report: Any) -> str:
     return f"<pre>{html.escape(str(report))}</pre>"
 
 
-def _in_notebooks() -> None:
-    for kind in (_core.StepReport, _core.ProfilerReport):
-        setattr(kind, "_repr_html_", _step_report_html)
+def _as_text(report: Any) -> str:
+    compiled = report.compiled_regions
+    said = f"{compiled} compiled regions ran in it: what they save was kept\n" if compiled > 0 else ""
+    return _text_of_step(report) + said
 
 
-_in_notebooks()
+# Reports show themselves in notebooks.
+_text_of_step: Any = _core.StepReport.__str__
+setattr(_core.StepReport, "compiled_regions", 0)
+for _name, _shown in (("__str__", _as_text), ("__repr__", _as_text), ("_repr_html_", _as_html)):
+    setattr(_core.StepReport, _name, _shown)
+setattr(_core.ProfilerReport, "_repr_html_", _as_html)

@@ -142,6 +142,8 @@ def checkpoint(
     context_fn: Any = None,
     determinism_check: str | None = None,
     debug: bool = False,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
     options: CheckpointOptions | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -160,10 +162,11 @@ def checkpoint(
 
     Gradients are those of the plain call, bit for bit, also of parameters and tensors that the function captures. The
     function is called once: its ops are recorded, and those that are needed are run again below autograd. With
-    Recompute.RERUN it is called again. `use_reentrant` and `debug` are accepted and make no difference.
+    Recompute.RERUN it is called again. `use_reentrant`, `debug`, `early_stop` and `respect_saved_tensors_hooks`, as newer
+    ones of PyTorch's take them, are accepted and make no difference.
     With gradients off the function just runs. Keyword arguments that are not named here are the function's own.
     """
-    del use_reentrant, debug
+    del use_reentrant, debug, early_stop, respect_saved_tensors_hooks
     if isinstance(function, torch.Tensor):
         return adaptive_checkpoint(function, -1)
     chosen = _options(options, preserve_rng_state, context_fn, determinism_check)

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Optional, Tuple, Type
+from typing import Callable, Optional, Tuple, Type, Union
 
 from encore import _core
-from encore._core import Policy, ProfilerReport, ScopeStats
-from encore._errors import ScopeError
+from encore._core import Action, Policy, ProfilerReport, ScopeStats, ValueInfo
+from encore._errors import InvalidArgument, ScopeError
 
+Rule = Callable[[ValueInfo], Optional[Action]]
 _Raised = Optional[Type[BaseException]]
 
 
@@ -20,13 +21,16 @@ class Scope:
         loss.backward()
         print(scope.stats().ops_replayed)
 
-    Scopes nest. Backward may run inside, after it, or on another thread. `segments` are pairs of first and last op, as
+    A policy may be a function of the value: `encore.Scope(lambda value: encore.Action.KEEP if value.bytes < 9000 else
+    encore.Action.RECOMPUTE)`. Scopes nest. Backward may run inside, after it, or on another thread. `segments` are pairs of first and last op, as
     dump() numbers them, whose values are recomputed, in place of a policy.
     """
 
     def __init__(
-        self, policy: Policy | None = None, name: str = "", *, segments: Sequence[Tuple[int, int]] | None = None
+        self, policy: Union[Policy, Rule, None] = None, name: str = "", *, segments: Sequence[Tuple[int, int]] | None = None
     ) -> None:
+        if not (policy is None or isinstance(policy, Policy) or callable(policy)):
+            raise InvalidArgument(f"scope: {policy!r} is no policy; take drop_all() or another, or a function of a value")
         self._policy = _core.keep_all() if policy is None else policy
         self._name = name
         self._segments = None if segments is None else list(segments)
@@ -51,6 +55,9 @@ class Scope:
         if self._open is None:
             raise ScopeError("scope: not entered yet; use it in a with statement")
         return self._open
+
+    def __repr__(self) -> str:
+        return f"<Scope {self._name!r}, {'not entered' if self._open is None else self._open.stats()}>"
 
     def stats(self) -> ScopeStats:
         """What the scope has done so far, checkpoints inside it included."""

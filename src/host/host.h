@@ -43,6 +43,10 @@ ENCORE_API void use_python(const Interpreter& interpreter);
 /// The host of this process takes the engine slot, if that was not done yet. Throws SlotError where it can't.
 ENCORE_API void ensure_engine();
 
+/// The tensor's bytes become known to code whose writes nobody sees, as those into a NumPy array. While something is
+/// open on this thread, a value of it is kept from here on, and each op that reads it looks whether it was written to.
+ENCORE_API void hand_out(const at::Tensor& tensor);
+
 /// After a fork, in the child: what was open on this thread is open in the parent only.
 ENCORE_API void forget_in_child();
 

@@ -44,7 +44,7 @@ void bind_reports(py::module_& module) {
       .value("LEARNING", StepMode::kLearning, "without a limit, to learn the plain peak")
       .value("ONLINE", StepMode::kOnline, "recorded, values evicted by price where needed")
       .value("PLANNED", StepMode::kPlanned, "along a plan to its end");
-  py::class_<StepReport>(module, "StepReport", "One training step. str() has it all on one screen.")
+  py::class_<StepReport>(module, "StepReport", "One training step. str() has it all on one screen.", py::dynamic_attr())
       .def_readonly("step", &StepReport::step)
       .def_readonly("signature", &StepReport::signature)
       .def_readonly("mode", &StepReport::mode)
@@ -65,6 +65,10 @@ void bind_reports(py::module_& module) {
       .def_readonly("replay_seconds", &StepReport::replay_seconds)
       .def_readonly("planning_seconds", &StepReport::planning_seconds)
       .def_readonly("eviction_seconds", &StepReport::eviction_seconds)
+      .def_readonly("kinds_seen", &StepReport::kinds_seen)
+      .def_readonly("kinds_known", &StepReport::kinds_known)
+      .def_readonly("training_seconds", &StepReport::training_seconds)
+      .def_readonly("learning_seconds", &StepReport::learning_seconds)
       .def_readonly("ops_recorded", &StepReport::ops_recorded)
       .def_readonly("ops_replayed", &StepReport::ops_replayed)
       .def_readonly("evictions", &StepReport::evictions)
@@ -72,7 +76,8 @@ void bind_reports(py::module_& module) {
       .def_readonly("values_packed", &StepReport::values_packed)
       .def_readonly("values_dropped", &StepReport::values_dropped)
       .def_readonly("values", &StepReport::values)
-      .def("__str__", &StepReport::text);
+      .def("__str__", &StepReport::text)
+      .def("__repr__", &StepReport::text);
 }
 
 }  // namespace
@@ -89,6 +94,8 @@ void bind_budget(py::module_& module) {
       .def(py::init([](const std::string& limit) { return MemoryBudget(std::string_view(limit)); }), NoGil(),
            py::arg("limit"))
       .def_static("fraction", &MemoryBudget::fraction, NoGil(), py::arg("part"))
+      .def_static("slowdown", &MemoryBudget::slowdown, NoGil(), py::arg("factor"))
+      .def_static("least", &MemoryBudget::least, NoGil())
       .def(
           "step", [](MemoryBudget& budget) { return std::make_unique<OpenStep>(budget.step()); }, NoGil())
       .def(
@@ -99,6 +106,7 @@ void bind_budget(py::module_& module) {
       .def("limit_bytes", &MemoryBudget::limit_bytes, NoGil())
       .def("leave_alone_below", &MemoryBudget::leave_alone_below, NoGil(), py::arg("bytes"))
       .def("report", &MemoryBudget::report, NoGil())
+      .def("graph_json", &MemoryBudget::graph_json, NoGil())
       .def(
           "raise_refusal",
           [](const MemoryBudget& budget) {

@@ -1,6 +1,7 @@
 // Checkpointed calls and scopes.
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <encore/bytes.h>
 #include <encore/checkpoint.h>
 #include <encore/segments.h>
 #include <encore/sequential.h>
@@ -126,7 +127,12 @@ void bind_options(py::module_& module) {
       .def_readwrite("preserve_rng_state", &CheckpointOptions::preserve_rng_state)
       .def_readwrite("determinism_check", &CheckpointOptions::determinism_check)
       .def_readwrite("policy", &CheckpointOptions::policy)
-      .def("__copy__", [](const CheckpointOptions& options) { return options; });
+      .def("__copy__", [](const CheckpointOptions& options) { return options; })
+      .def("__repr__", [](const py::object& self) {
+        return py::str("CheckpointOptions(name={!r}, recompute={}, preserve_rng_state={}, determinism_check={})")
+            .format(self.attr("name"), self.attr("recompute"), self.attr("preserve_rng_state"),
+                    self.attr("determinism_check"));
+      });
 }
 
 void bind_scope(py::module_& module) {
@@ -140,7 +146,12 @@ void bind_scope(py::module_& module) {
       .def_readonly("replays", &ScopeStats::replays)
       .def_readonly("ops_replayed", &ScopeStats::ops_replayed)
       .def_readonly("replay_ns", &ScopeStats::replay_ns)
-      .def_readonly("marked_but_kept", &ScopeStats::marked_but_kept);
+      .def_readonly("marked_but_kept", &ScopeStats::marked_but_kept)
+      .def("__repr__", [](const ScopeStats& stats) {
+        return py::str("ScopeStats: {} ops recorded, {} values kept ({}), {} dropped ({}), {} ops replayed")
+            .format(stats.ops_recorded, stats.values_kept, format_bytes(stats.bytes_kept), stats.values_dropped,
+                    format_bytes(stats.bytes_dropped), stats.ops_replayed);
+      });
   py::class_<OpenScope>(module, "OpenScope")
       .def(py::init<const Policy&, std::string>(), NoGil(), py::arg("policy"), py::arg("name"))
       .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::string>(), NoGil(), py::arg("segments"),

@@ -7,6 +7,7 @@
 
 #include "host/host.h"
 #include "python/bindings.h"
+#include "record/saving_hooks.h"
 #include "run/meter.h"
 
 namespace encore::python {
@@ -53,6 +54,8 @@ PYBIND11_MODULE(_core, module) {
            py::arg("accumulate_grad"))
       .def("end", &Backward::end, NoGil());
   module.def("forget_in_child", &forget_in_child, NoGil());
+  module.def("hand_out", &host::hand_out, NoGil(), py::arg("tensor"));
+  module.def("compiled_regions", &record::compiled_regions, NoGil());
   module.def("parse_bytes", &parse_bytes, py::arg("text"));
   module.def("format_bytes", &format_bytes, py::arg("bytes"));
   bind_policies(module);

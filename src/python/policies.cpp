@@ -49,13 +49,15 @@ void bind_policies(py::module_& module) {
       .def_readonly("bytes", &Value::bytes, "of its storage")
       .def_readonly("random", &Value::random, "drawn, or changed in place after it was drawn")
       .def_readonly("maker", &Value::maker, "the op that made its storage");
-  py::class_<Policy>(module, "Policy",
-                     "A rule over the values that autograd saves. `first | second` asks second where first has no "
-                     "opinion.")
+  py::class_<Policy>(
+      module, "Policy",
+      "A rule over the values that autograd saves. `first | second` asks second where first has no "
+      "opinion. Wherever one is asked for, a function will do: rule(value: ValueInfo) -> Action or None.")
       .def(py::init(&from_callable), py::arg("rule"), py::arg("rest") = Action::kKeep,
            "rule(value: ValueInfo) -> Action or None; `rest` is for values on which it has no opinion.")
       .def("__or__", [](const Policy& first, const Policy& second) { return first | second; })
       .def_property_readonly("rest", &Policy::rest);
+  py::implicitly_convertible<py::function, Policy>();
   module.def("keep_all", &keep_all, "Keeps everything: records, saves no memory.");
   module.def("drop_all", &drop_all, "Recomputes everything.");
   module.def("pack_masks", &pack_masks, "Packs masks that were drawn, recomputes the rest: checkpoint's default.");

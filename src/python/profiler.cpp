@@ -33,7 +33,8 @@ void bind_profiler(py::module_& module) {
       .def_readonly("replay_ns", &ProfilerReport::replay_ns)
       .def_readonly("rows", &ProfilerReport::rows)
       .def_readonly("warnings", &ProfilerReport::warnings)
-      .def("__str__", &ProfilerReport::text);
+      .def("__str__", &ProfilerReport::text)
+      .def("__repr__", &ProfilerReport::text);
   py::class_<CheckpointProfiler>(module, "Profiler")
       .def(py::init<>(), NoGil())
       .def("report", &CheckpointProfiler::report, NoGil());

@@ -1,0 +1,34 @@
+// Bytes that leave LibTorch: who has them writes to them without an op or a version counter showing it.
+#include "host/host.h"
+#include "record/recorder.h"
+
+namespace encore::host {
+
+void hand_out(const at::Tensor& tensor) {
+  const record::Recorder* recorder = record::Recorder::current();
+  // A function that is called again hands them out again.
+  if (recorder == nullptr || record::Recorder::is_paused() || recorder->called_again() != nullptr) {
+    return;
+  }
+  tape::Tape& tape = *recorder->tape();
+  const std::lock_guard<RecursiveMutex> lock(tape.mutex());
+  const tape::ValueId value = tape.find(tensor);
+  if (value == tape::kNone || tape.value(value).source) {
+    return;  // not made here: compared with what it was wherever it is read
+  }
+  // From here on as if somebody else had written to it: what is read next comes from outside, and what was computed
+  // before is computed from what the op made.
+  tape::StorageRecord& record = tape.storage(tape.value(value).storage);
+  record.watch(tensor);
+  record.version = record.version_now() - 1;
+  // What autograd has saved of it is read as it is when backward runs.
+  const auto hold = [&](const at::Tensor& saved) {
+    return record::keep_plainly(saved, {record::version_of(saved), tape.shared_name(), std::nullopt});
+  };
+  const std::unordered_set<tape::Holder*> holders = tape.holders();
+  for (tape::Holder* holder : holders) {
+    holder->overwritten_unseen(value, hold);
+  }
+}
+
+}  // namespace encore::host
