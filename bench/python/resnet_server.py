@@ -1,6 +1,10 @@
-"""Serves training steps of torchvision's ResNet-50, one for each line read.
+"""Serves training steps of torchvision's ResNet-50, at the size of bench_steps' own: the Python side of `bench_steps resnet`.
 
-Usage: resnet_server.py PIXELS BATCH plain|checkpoint|reentrant|encore|budget [BYTES]
+Usage: resnet_server.py [--small]
+
+A line on standard input names the step's number and a way of running it: plain, checkpoint, reentrant, encore (each a
+checkpoint a stage), budget BYTES. Answers each with one line of JSON, as bench_steps does. A step is forward, backward and
+Adam with a learning rate of 0, so that every way of running step 3 must give the same bits.
 """
 import contextlib
 import json
@@ -11,28 +15,33 @@ import zlib
 import torch
 import torch.utils.checkpoint
 import torchvision
-from torch import nn
 
 import encore
 
-pixels, batch, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+PIXELS, BATCH, CLASSES = (48, 2, 10) if "--small" in sys.argv else (160, 8, 1000)
 torch.manual_seed(1)
-model = torchvision.models.resnet50(num_classes=10)
-optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-images, labels = torch.randn(batch, 3, pixels, pixels), torch.randint(0, 10, (batch,))
-for parameter in model.parameters():  # gradients and the optimizer's state rest
-    parameter.grad = torch.zeros_like(parameter)
-    optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-
-checkpoints = {
+model = torchvision.models.resnet50(num_classes=CLASSES)
+adam = torch.optim.Adam(model.parameters(), lr=0.0)
+STAGES = [model.layer1, model.layer2, model.layer3, model.layer4]
+PLAIN = [stage.forward for stage in STAGES]
+CHECKPOINTS = {
     "checkpoint": lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
     "reentrant": lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=True),
     "encore": encore.checkpoint,
 }
-if way in checkpoints:
-    for stage in (model.layer1, model.layer2, model.layer3, model.layer4):
-        stage.forward = lambda x, forward=stage.forward: checkpoints[way](forward, x)
-budget = encore.MemoryBudget(int(sys.argv[4])) if way == "budget" else None
+budgets = {}
+
+
+def batch_of(step):
+    generator = torch.Generator().manual_seed(100 + step)
+    return (torch.randn(BATCH, 3, PIXELS, PIXELS, generator=generator),
+            torch.randint(0, CLASSES, (BATCH,), generator=generator))
+
+
+def train(images, labels):
+    adam.zero_grad(set_to_none=False)
+    torch.nn.functional.cross_entropy(model(images), labels).backward()
+    adam.step()
 
 
 def digest():
@@ -42,20 +51,28 @@ def digest():
     return value
 
 
-for _ in sys.stdin:
+for line in sys.stdin:
+    step, way, *limit = line.split()
+    for stage, forward in zip(STAGES, PLAIN):
+        checkpoint = CHECKPOINTS.get(way)
+        stage.forward = (lambda x, f=forward, c=checkpoint: c(f, x)) if checkpoint else forward
+    scope = contextlib.nullcontext()
+    if way == "budget":
+        budget = budgets.setdefault(limit[0], None) or encore.MemoryBudget(int(limit[0]))
+        budgets[limit[0]] = budget
+        scope = budget.step()
+    images, labels = batch_of(int(step) % 4)
     resting = encore.live_tensor_bytes()
     encore.reset_peak_tensor_bytes()
     start = time.process_time()
     try:
-        with budget.step() if budget else contextlib.nullcontext():
-            optimizer.zero_grad(set_to_none=False)
-            nn.functional.cross_entropy(model(images), labels).backward()
-            optimizer.step()
+        with scope:
+            train(images, labels)
     except encore.BudgetError as error:
         print(json.dumps({"refused": str(error)}), flush=True)
         continue
-    answer = {"seconds": time.process_time() - start, "resting_bytes": resting, "peak_bytes": encore.peak_tensor_bytes(),
-              "hash": digest()}
-    if budget:
+    answer = {"processor_seconds": time.process_time() - start, "resting_bytes": resting,
+              "peak_bytes": encore.peak_tensor_bytes(), "hash": digest()}
+    if way == "budget":
         answer["mode"] = budget.report().mode.name.lower()
     print(json.dumps(answer), flush=True)

@@ -1,33 +1,39 @@
-"""What the Python module costs for each op next to the C++ host, and a network of torchvision's within budgets.
+"""What Encore costs in Python, next to C++: for each op, and a GPT and torchvision's ResNet-50 within budgets.
 
-Usage: run.py BUILD_DIR [--rounds N] [--image PIXELS] [--batch N] [--no-overhead]
+Usage: run.py BUILD_DIR [--rounds N] [--models gpt,resnet] [--small] [--no-overhead] [--chains N]
 
-The chain of ops is bench_record's, in both languages, each way in a process of its own, all in turn; the best of each
-counts. The ResNet-50's steps run in turn too, one process a way; seconds are of the processor, peaks at the allocator.
+Each way of running is a process of its own, or shares one with ways that leave nothing behind, and all of them take a step in
+turn. Seconds are of the processor, of all threads; peaks are exact, at the allocator. "Extra" is over the plain step of the
+same language. The chain of ops is bench_record's, in both languages; the best of each way counts.
 """
 import argparse
 import json
 import os
 import statistics
 import subprocess
+import sys
+import tempfile
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("--rounds", type=int, default=4)
-parser.add_argument("--image", type=int, default=96)
-parser.add_argument("--batch", type=int, default=8)
-parser.add_argument("--no-overhead", action="store_true", help="the ResNet alone")
+parser.add_argument("--chains", type=int, default=5, help="rounds of the chain of ops")
+parser.add_argument("--models", default="gpt,resnet")
+parser.add_argument("--small", action="store_true")
+parser.add_argument("--no-overhead", action="store_true", help="the models alone")
 options = parser.parse_args()
 
 os.environ.update(PYTHONPATH=os.path.join(options.build, "python"), OMP_WAIT_POLICY="passive")
 HERE = os.path.dirname(os.path.abspath(__file__))
-WAYS = [("idle", "imported, nothing open"), ("keep_all", "Scope(keep_all())"), ("checkpoint", "checkpoint"),
-        ("planned", "budget that fits, planned")]
+PYTHON = "/usr/bin/python3"
+WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
+CHAINS = [("idle", "imported, nothing open"), ("keep_all", "Scope(keep_all())"), ("checkpoint", "checkpoint"),
+          ("planned", "budget that fits, planned")]
 
 
 def chain(side, way):
     if side == "Python":
-        command = ["/usr/bin/python3", os.path.join(HERE, "record.py"), way]
+        command = [PYTHON, os.path.join(HERE, "record.py"), way]
     else:
         command = [os.path.join(options.build, "bench", "bench_record_plain" if way == "plain" else "bench_record"), way]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -35,73 +41,137 @@ def chain(side, way):
 
 
 def print_overhead():
+    """An op of the chain saves two tensors, so a saved tensor costs at most half of what an op does."""
     best = {}
-    for _ in range(options.rounds):
-        for way in ["plain"] + [way for way, _ in WAYS]:
+    for _ in range(options.chains):
+        for way in ["plain"] + [way for way, _ in CHAINS]:
             for side in ("C++", "Python"):
                 figures = chain(side, way)
                 best[side, way] = [min(pair) for pair in zip(best.get((side, way), figures), figures)]
-    print("| ns an op above plain | C++ forward | Python | difference | C++ backward | Python | difference |\n|---|---|---|---|---|---|---|")
-    for way, name in WAYS:
+    print("| us an op, which saves two tensors, above plain | C++ forward | Python | difference | C++ backward | Python | "
+          "difference |\n|---|---|---|---|---|---|---|")
+    worst = 0
+    for way, name in CHAINS:
         cells = []
         for part in (0, 1):
-            above = [best[side, way][part] - best[side, "plain"][part] for side in ("C++", "Python")]
-            cells += [f"{above[0]:+.0f}", f"{above[1]:+.0f}", f"{above[1] - above[0]:+.0f}"]
+            above = [(best[side, way][part] - best[side, "plain"][part]) / 1e3 for side in ("C++", "Python")]
+            cells += [f"{above[0]:+.2f}", f"{above[1]:+.2f}", f"{above[1] - above[0]:+.2f}"]
+            worst = max(worst, above[1] - above[0])
         print(f"| {name} | {' | '.join(cells)} |")
+    print(f"\nAt most {worst:.2f} us an op above the C++ host; a saved tensor at most {worst / 2:.2f}.")
 
 
 class Server:
-    def __init__(self, *way):
-        self.process = subprocess.Popen(
-            ["/usr/bin/python3", os.path.join(HERE, "resnet_server.py"), str(options.image), str(options.batch), *way],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.steps = []
+    """A process that answers each line with the figures of one step."""
 
-    def step(self):
-        self.process.stdin.write("\n")
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def step(self, number, way):
+        self.process.stdin.write(f"{number} {way}\n")
         self.process.stdin.flush()
-        self.steps.append(json.loads(self.process.stdout.readline()))
-        return self.steps[-1]
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def print_resnet():
-    plain = Server("plain")
-    for _ in range(2):
-        plain.step()
-    activations = plain.steps[-1]["peak_bytes"] - plain.steps[-1]["resting_bytes"]
-    resting = plain.steps[-1]["resting_bytes"]
-    servers = {"plain": plain, "torch.utils.checkpoint, a stage": Server("checkpoint"),
-               "the same, reentrant": Server("reentrant"), "encore.checkpoint, a stage": Server("encore")}
-    limits = {}
-    for part in (1.0, 0.5, 0.3):
-        limits[f"encore, {part:.0%} budget"] = resting + int(part * activations)
-    servers.update({name: Server("budget", str(limit)) for name, limit in limits.items()})
-    for _ in range(4 + options.rounds):
-        for server in servers.values():
-            if "refused" not in (server.steps or [{}])[-1]:
-                server.step()
-    print(f"\nResNet-50 of torchvision, batch {options.batch}, {options.image} pixels, SGD\n\n"
+class System:
+    """One way of running steps, and what was measured of it."""
+
+    def __init__(self, name, server, way, plain=None, limit=None):
+        self.name, self.server, self.way, self.plain, self.limit = name, server, way, plain or self, limit
+        self.steps, self.refused = {}, None
+
+    def step(self, number):
+        if self.refused is None:
+            answer = self.server.step(number, self.way)
+            self.refused = answer.get("refused")
+            if self.refused is None:
+                self.steps[number] = answer
+
+    def measured(self):
+        return [step for number, step in self.steps.items() if number >= WARM_UP]
+
+    def seconds(self):
+        return statistics.median(step["processor_seconds"] for step in self.measured())
+
+    def ratio(self):
+        return self.seconds() / self.plain.seconds()
+
+    def same_bits(self):
+        def hash_of(step):
+            return step.get("hash", step.get("gradient_hash"))
+
+        return all(hash_of(step) == hash_of(self.plain.steps[number]) for number, step in self.steps.items())
+
+    def is_over(self):
+        return self.limit is not None and any(step["peak_bytes"] > self.limit for step in self.steps.values())
+
+
+def systems_of(model, folder):
+    size = "small" if options.small else "real"
+    cpp = [os.path.join(options.build, "bench", "bench_steps"), model, size]
+    python = [PYTHON, os.path.join(HERE, "resnet_server.py")]
+    if model == "gpt":
+        python = [PYTHON, os.path.join(HERE, "..", "steps", "python_server.py"),
+                  os.path.join(options.build, "bench", "libbench_meter.so"), folder, "--encore"]
+    python += ["--small"] if options.small else []
+    dump = ["--dump", folder] if model == "gpt" else []
+    systems = []
+    for side, command in (("C++", cpp + dump), ("Python", python)):
+        server = Server(*command)
+        for number in range(WARM_UP):
+            first = server.step(number, "plain")
+        rest, activations = first["resting_bytes"], first["peak_bytes"] - first["resting_bytes"]
+        plain = System(f"{side}, plain", server, "plain")
+        systems.append(plain)
+        if side == "Python":
+            what = "block" if model == "gpt" else "stage"
+            systems += [System(f"Python, torch.utils.checkpoint, a {what}", server, "checkpoint", plain),
+                        System("Python, the same, reentrant", server, "reentrant", plain),
+                        System(f"Python, encore.checkpoint, a {what}", server, "encore", plain)]
+        for part in (1.0, 0.5, 0.3):
+            limit = rest + int(part * activations)
+            own = Server(*(cpp if side == "C++" else python))
+            own.step(0, "plain")  # from here on gradients and the optimizer's state rest
+            systems.append(System(f"{side}, Encore within {part:.0%}", own, f"budget {limit}", plain, limit))
+    return systems
+
+
+def print_model(model):
+    with tempfile.TemporaryDirectory() as folder:
+        systems = systems_of(model, folder)
+        for number in range(WARM_UP + options.rounds):
+            for system in systems:
+                if number >= WARM_UP or system.limit is not None or system.plain is system:
+                    system.step(number)
+            print(f"{model}: round {number + 1} of {WARM_UP + options.rounds}", file=sys.stderr)
+        for server in {system.server for system in systems}:
+            server.close()
+    print(f"\n{model}: a step is forward, backward and Adam\n\n"
           "| | peak above rest MB | processor s | extra | gradients | mode |\n|---|---|---|---|---|---|")
-    failed = False
-    for name, server in servers.items():
-        last = server.steps[-1]
-        if "refused" in last:
-            print(f"| {name} | refused: {last['refused'][:100]} | | | | |")
+    for system in systems:
+        if system.refused:
+            print(f"| {system.name} | refused: {system.refused[:100]} | | | | |")
             continue
-        seconds = statistics.median(step["seconds"] for step in server.steps[-options.rounds:])
-        base = statistics.median(step["seconds"] for step in plain.steps[-options.rounds:])
-        peak = max(step["peak_bytes"] for step in server.steps[-options.rounds:])
-        same = [step["hash"] for step in server.steps[:4]] == [step["hash"] for step in plain.steps[:4]]
-        failed |= name.startswith("encore") and not same or peak > limits.get(name, peak)
-        print(f"| {name} | {(peak - last['resting_bytes']) / 1e6:.1f} | {seconds:.2f} | {seconds / base - 1:+.1%} | "
-              f"{'same bits' if same else 'differ'} | {last.get('mode', '')} |")
-    for server in servers.values():
-        server.process.stdin.close()
-        server.process.wait()
-    if failed:
-        raise SystemExit("a gradient differs from the plain run, or a budget was not kept")
+        last = system.measured()[-1]
+        peak = max(step["peak_bytes"] - step["resting_bytes"] for step in system.measured())
+        print(f"| {system.name} | {peak / 1e6:.1f} | {system.seconds():.2f} | {system.ratio() - 1:+.1%} | "
+              f"{'same bits' if system.same_bits() else 'differ'} | {last.get('mode', '') if system.limit else ''} |")
+    ratios = {system.name: system.ratio() for system in systems if system.limit and system.refused is None}
+    for part in ("100%", "50%", "30%"):
+        both = [ratios.get(f"{side}, Encore within {part}") for side in ("Python", "C++")]
+        if None not in both:
+            print(f"\nWithin {part}: a step takes {both[0]:.3f} x plain in Python and {both[1]:.3f} x plain in C++, "
+                  f"{both[0] / both[1]:.3f} of that.", end="")
+    print()
+    ours = [system for system in systems if "ncore" in system.name and system.refused is None]
+    return all(system.same_bits() and not system.is_over() for system in ours)
 
 
 if not options.no_overhead:
     print_overhead()
-print_resnet()
+if not all([print_model(model) for model in options.models.split(",")]):
+    raise SystemExit("a gradient differs from the plain run, or a budget was not kept")

@@ -13,6 +13,7 @@ import json
 import math
 import sys
 import time
+import zlib
 
 import numpy
 import torch
@@ -108,11 +109,11 @@ def ways(way, number):
     }[way]
 
 
-def difference(step):
-    """From the gradients that the plain step in C++ has left."""
+def compared(step):
+    """With the gradients that the plain step in C++ has left; the hash is for steps of Python's own."""
     plain = numpy.fromfile(f"{folder}/gradients{step}", dtype=numpy.float32)
     ours = numpy.concatenate([parameter.grad.numpy().ravel() for parameter in model.parameters()])
-    return float(numpy.abs(plain - ours).max())
+    return {"max_abs_grad_diff": float(numpy.abs(plain - ours).max()), "gradient_hash": zlib.crc32(ours.tobytes())}
 
 
 for line in sys.stdin:
@@ -126,7 +127,7 @@ for line in sys.stdin:
         budget = budgets.setdefault(words[2], None) or encore.MemoryBudget(int(words[2]))
         budgets[words[2]] = budget
         scope = budget.step()
-    start = time.perf_counter()
+    start, processor_start = time.perf_counter(), time.process_time()
     try:
         with scope:
             adam.zero_grad(set_to_none=False)
@@ -140,11 +141,11 @@ for line in sys.stdin:
             raise
         print(json.dumps({"refused": str(error)}), flush=True)
         continue
-    seconds = time.perf_counter() - start
+    seconds, processor = time.perf_counter() - start, time.process_time() - processor_start
     if words[1] == "budget":
         report = budget.report()
         more = {"mode": report.mode.name.lower(), "predicted_peak_bytes": report.predicted_peak_bytes,
                 "ops_replayed": report.ops_replayed, "replay_seconds": report.replay_seconds,
                 "planning_seconds": report.planning_seconds}
-    print(json.dumps({**more, "seconds": seconds, "resting_bytes": live, "peak_bytes": meter.encore_meter_peak(),
-                      "max_abs_grad_diff": difference(step), "threads": torch.get_num_threads()}), flush=True)
+    print(json.dumps({**more, "seconds": seconds, "processor_seconds": processor, "resting_bytes": live, "peak_bytes": meter.encore_meter_peak(),
+                      **compared(step), "threads": torch.get_num_threads()}), flush=True)
