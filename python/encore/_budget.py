@@ -161,7 +161,7 @@ def _as_html(report: Any) -> str:
 def _as_text(report: Any) -> str:
     compiled = report.compiled_regions
     said = f"{compiled} compiled regions ran in it: what they save was kept\n" if compiled > 0 else ""
-    return _text_of_step(report) + said
+    return str(_text_of_step(report)) + said
 
 
 # Reports show themselves in notebooks.
