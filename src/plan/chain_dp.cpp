@@ -11,113 +11,16 @@
 #include <encore/error.h>
 #include <encore/plan/chain.h>
 
+#include "plan/chain_corners.h"
+
 namespace encore::plan {
 namespace {
-
-using Curve = std::vector<ChainPoint>;
 
 // Time grows with the third power of the stages and memory with the second.
 constexpr size_t kMaxStages = 2000;
 
-// Ignores differences of times that only come from the order of additions.
-bool faster(double a, double b) {
-  return a < b * (1 - 1e-12);
-}
-
-double time_within(const Curve& curve, int64_t bytes) {
-  auto it = std::upper_bound(curve.begin(), curve.end(), bytes,
-                             [](int64_t limit, const ChainPoint& point) { return limit < point.bytes; });
-  return it == curve.begin() ? INFINITY : std::prev(it)->time;
-}
-
-// The last corner within `bytes`, searched from `from` on, which is within.
-size_t seek(const Curve& curve, size_t from, int64_t bytes) {
-  size_t step = 1;
-  size_t low = from;
-  while (low + step < curve.size() && curve[low + step].bytes <= bytes) {
-    low += step;
-    step *= 2;
-  }
-  size_t high = std::min(low + step, curve.size());
-  while (low + 1 < high) {
-    const size_t middle = (low + high) / 2;
-    (curve[middle].bytes <= bytes ? low : high) = middle;
-  }
-  return low;
-}
-
-// Appends the corners of left(m) + right(m - shift) + time, m >= least, where they are below `best`. Most splits lose
-// nearly everywhere: as times only fall, a stretch is lost as a whole if its end isn't below the start of `best`'s.
-void add_split(const Curve& left, const Curve& right, int64_t shift, int64_t least, double time, const Curve& best,
-               Curve* out) {
-  int64_t bytes = std::max({least, left.front().bytes, right.front().bytes + shift});
-  size_t a = seek(left, 0, bytes);
-  size_t b = seek(right, 0, bytes - shift);
-  size_t c = best.empty() || best.front().bytes > bytes ? 0 : seek(best, 0, bytes);
-  const auto bar = [&] { return best.empty() || best[c].bytes > bytes ? INFINITY : best[c].time; };
-  const auto value = [&](size_t i, size_t k) { return time + left[i].time + right[k].time; };
-  size_t stride = 16;
-  size_t walk = 0;  // Corners to go one by one before the next attempt to jump.
-  while (true) {
-    if (faster(value(a, b), bar())) {
-      out->push_back({bytes, value(a, b)});
-    } else if (walk == 0) {
-      // The end of the stretch: the nearer of both, unless one curve has no corners left.
-      const size_t far_a = std::min(a + stride, left.size() - 1);
-      const size_t far_b = std::min(b + stride, right.size() - 1);
-      const int64_t end =
-          std::min(far_a > a ? left[far_a].bytes : INT64_MAX, far_b > b ? right[far_b].bytes + shift : INT64_MAX);
-      if (end == INT64_MAX) {
-        return;
-      }
-      const size_t next_a = seek(left, a, end);
-      const size_t next_b = seek(right, b, end - shift);
-      if (!faster(value(next_a, next_b), bar())) {
-        a = next_a;
-        b = next_b;
-        bytes = end;
-        c = best.front().bytes > bytes ? 0 : seek(best, c, bytes);
-        stride *= 2;
-        continue;
-      }
-      walk = stride;
-      stride = std::max<size_t>(stride / 2, 4);
-    } else {
-      --walk;
-    }
-    const int64_t next_a = a + 1 < left.size() ? left[a + 1].bytes : INT64_MAX;
-    const int64_t next_b = b + 1 < right.size() ? right[b + 1].bytes + shift : INT64_MAX;
-    bytes = std::min(next_a, next_b);
-    if (bytes == INT64_MAX) {
-      return;
-    }
-    a += next_a == bytes ? 1 : 0;
-    b += next_b == bytes ? 1 : 0;
-    while (c + 1 < best.size() && best[c + 1].bytes <= bytes) {
-      ++c;
-    }
-  }
-}
-
-// The lower envelope of two step functions.
-void merge(const Curve& a, const Curve& b, Curve* out) {
-  out->clear();
-  size_t i = 0;
-  size_t k = 0;
-  double best = INFINITY;
-  while (i < a.size() || k < b.size()) {
-    const bool take_a = k == b.size() || (i < a.size() && a[i].bytes <= b[k].bytes);
-    const ChainPoint& point = take_a ? a[i++] : b[k++];
-    if (faster(point.time, best)) {
-      if (!out->empty() && out->back().bytes == point.bytes) {
-        out->back().time = point.time;
-      } else {
-        out->push_back(point);
-      }
-      best = point.time;
-    }
-  }
-}
+// So many columns of subproblems are solved together, since they read the same curves.
+constexpr int32_t kTile = 8;
 
 }  // namespace
 
@@ -127,16 +30,21 @@ struct ChainSolution::State {
   int64_t limit = INT64_MAX;    // Corners above are left out.
   double rounding = 0;          // Corners may move to the right by this part of the budget, in all.
   int64_t least_budget = 0;     // No budget below this is feasible.
-  std::vector<double> forward;  // Prefix sums of forward times.
-  std::vector<int32_t> id;      // (first, last) -> curve; equal runs of stages share one.
+  std::vector<double> forward;  // Prefix sums of forward times,
+  std::vector<double> plain;    // and of all times.
+  std::vector<int32_t> id;      // (first, last) and (last, first) -> curve; equal runs of stages share one.
   std::vector<Curve> curves;
+  std::vector<std::vector<uint16_t>> winners;  // By curve: splits, less the first stage, that the best come from.
+  Corners best_so_far, below, scratch;
   Curve result;
   bool thinned = false;
 
   explicit State(Chain c) : chain(std::move(c)), n(static_cast<int32_t>(chain.stages.size())) {
     forward.push_back(0);
+    plain.push_back(0);
     for (const Stage& stage : chain.stages) {
       forward.push_back(forward.back() + stage.forward_time);
+      plain.push_back(plain.back() + stage.forward_time + stage.backward_time);
     }
     id.assign((static_cast<size_t>(n) + 1) * (n + 1), -1);
   }
@@ -156,18 +64,23 @@ struct ChainSolution::State {
     return std::max(waiting(last) + running(first), backward(first));
   }
   [[nodiscard]] double keep_time(int32_t s) const { return stage(s).forward_time + stage(s).backward_time; }
-  [[nodiscard]] const Curve& curve(int32_t first, int32_t last) const {
-    return curves[id[static_cast<size_t>(first) * (n + 1) + last]];
+  [[nodiscard]] size_t index(int32_t first, int32_t last) const {
+    return static_cast<size_t>(id[static_cast<size_t>(first) * (n + 1) + last]);
   }
+  [[nodiscard]] const Curve& curve(int32_t first, int32_t last) const { return curves[index(first, last)]; }
 
-  void number_subproblems(std::vector<std::pair<int32_t, int32_t>>* order);
+  void number_subproblems();
+  [[nodiscard]] std::vector<std::pair<int32_t, int32_t>> order() const;
   void solve_one(int32_t first, int32_t last, Curve* out);
+  void keep_first(int32_t first, int32_t last);
+  [[nodiscard]] std::vector<int32_t> splits(int32_t first, int32_t last) const;
+  void finish_one(int32_t first, int32_t last, Curve* out);
   void thin(int32_t length, Curve* curve);
   void emit(int32_t first, int32_t last, int64_t bytes, Schedule* out) const;
 };
 
-// Runs of equal stages get the same number; `order` lists one of each, shorter ones first.
-void ChainSolution::State::number_subproblems(std::vector<std::pair<int32_t, int32_t>>* order) {
+// Runs of equal stages get the same number.
+void ChainSolution::State::number_subproblems() {
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, double, double>, int32_t> classes;
   std::vector<int32_t> class_of(n + 1);
   for (int32_t s = 1; s <= n; ++s) {
@@ -183,64 +96,130 @@ void ChainSolution::State::number_subproblems(std::vector<std::pair<int32_t, int
     for (int32_t first = 1; first + length - 1 <= n; ++first) {
       const int32_t last = first + length - 1;
       const int64_t shorter = length == 1 ? -1 - output(first - 1) : open[first];
-      const auto number = [&](bool end) {
-        const auto [it, added] =
-            runs.emplace(std::make_tuple(shorter, class_of[last], end), static_cast<int32_t>(runs.size()));
-        return std::make_pair(it->second, added);
-      };
-      const auto [run, added] = number(last == n);
-      if (added) {
-        order->emplace_back(first, last);
-        curves.resize(std::max(curves.size(), static_cast<size_t>(run) + 1));
-      }
+      const auto next = static_cast<int32_t>(runs.size());
+      const int32_t run = runs.emplace(std::make_tuple(shorter, class_of[last], last == n), next).first->second;
       id[static_cast<size_t>(first) * (n + 1) + last] = run;
+      id[static_cast<size_t>(last) * (n + 1) + first] = run;
       open[first] = run;
     }
   }
+  curves.resize(runs.size());
+  winners.resize(runs.size());
+}
+
+// One of each number, after all that it needs.
+std::vector<std::pair<int32_t, int32_t>> ChainSolution::State::order() const {
+  std::vector<std::pair<int32_t, int32_t>> order;
+  std::vector<char> seen(curves.size(), 0);
+  for (int32_t tile = 1; tile <= n; tile += kTile) {
+    const int32_t end = std::min(tile + kTile - 1, n);
+    for (int32_t first = end; first >= 1; --first) {
+      for (int32_t last = std::max(first, tile); last <= end; ++last) {
+        if (std::exchange(seen[index(first, last)], 1) == 0) {
+          order.emplace_back(first, last);
+        }
+      }
+    }
+  }
+  return order;
 }
 
 void ChainSolution::State::solve_one(int32_t first, int32_t last, Curve* out) {
   if (first == last) {
-    out->assign(1,
-                {std::max(keep_need(first, last), last == n ? inside(last) + 2 * output(last) : 0), keep_time(first)});
+    const int64_t bytes = std::max(keep_need(first, last), last == n ? inside(last) + 2 * output(last) : 0);
+    *out = {{bytes, keep_time(first)}, kEnd};
     return;
   }
-  Curve candidate;
-  Curve merged;
-  const Curve& rest = curve(first + 1, last);
-  for (const ChainPoint& point : rest) {
-    candidate.push_back(
-        {std::max(point.bytes + inside(first) + output(first), keep_need(first, last)), keep_time(first) + point.time});
-  }
-  merge(candidate, {}, out);
+  keep_first(first, last);
   // What it takes to run up to each split without saving.
   std::vector<int64_t> least(last - first, 0);
   for (int32_t split = first; split < last; ++split) {
     least[split - first] = std::max(split == first ? 0 : least[split - first - 1],
                                     waiting(last) + (split == first ? 0 : output(split - 1)) + running(split));
   }
-  // A few splits far apart go first: the better the curve is early, the more of the others is lost at a glance.
+  for (const int32_t split : splits(first, last)) {
+    const Curve& left = curve(first, split);
+    const Curve& right = curve(last, split + 1);  // That way round they lie next to each other.
+    if (left.size() < 2 || right.size() < 2 || least[split - first] > limit) {
+      continue;
+    }
+    const double time = forward[split] - forward[first - 1];
+    const double floor = (time + plain[last] - plain[first - 1]) * kFaster;
+    corners_below({left, right, output(split), least[split - first], time, floor, split}, best_so_far, &below);
+    if (!below.empty()) {
+      merge_into(below, &best_so_far, &scratch);
+    }
+  }
+  finish_one(first, last, out);
+}
+
+// The best is to keep all of the first stage, for now.
+void ChainSolution::State::keep_first(int32_t first, int32_t last) {
+  best_so_far.clear();
+  for (const ChainPoint& point : curve(first + 1, last)) {
+    if (point.bytes >= kNever) {
+      break;
+    }
+    const int64_t bytes = std::max(point.bytes + inside(first) + output(first), keep_need(first, last));
+    const double time = keep_time(first) + point.time;
+    if (!best_so_far.empty() && best_so_far.back().bytes == bytes) {
+      best_so_far.back().time = time;
+    } else if (best_so_far.empty() || faster(time, best_so_far.back().time)) {
+      best_so_far.push_back({{bytes, time}, 0});
+    }
+  }
+  best_so_far.push_back({kEnd, 0});
+}
+
+// The better the best is early, the more of the other splits is lost at a glance: those that won one stage less come
+// first, then a few far apart.
+std::vector<int32_t> ChainSolution::State::splits(int32_t first, int32_t last) const {
+  std::vector<int32_t> splits;
+  std::vector<char> seen(last - first, 0);
+  const auto add = [&](int32_t split) {
+    if (split < last && std::exchange(seen[split - first], 1) == 0) {
+      splits.push_back(split);
+    }
+  };
+  const auto& before = winners[index(first, last - 1)];
+  const auto& after = winners[index(first + 1, last)];
+  for (size_t k = 0; k < std::max(before.size(), after.size()); ++k) {
+    if (k < before.size()) {
+      add(first + before[k]);
+    }
+    if (k < after.size()) {
+      add(first + 1 + after[k]);
+    }
+  }
   const int32_t apart = std::max<int32_t>(1, (last - first) / 8);
   for (int32_t start = 0; start < apart; ++start) {
     for (int32_t split = first + start; split < last; split += apart) {
-      const Curve& left = curve(first, split);
-      const Curve& right = curve(split + 1, last);
-      if (left.empty() || right.empty() || least[split - first] > limit) {
-        continue;
-      }
-      candidate.clear();
-      add_split(left, right, output(split), least[split - first], forward[split] - forward[first - 1], *out,
-                &candidate);
-      if (!candidate.empty()) {
-        merge(*out, candidate, &merged);
-        out->swap(merged);
-      }
+      add(split);
     }
   }
-  while (!out->empty() && out->back().bytes > limit) {
-    out->pop_back();
+  return splits;
+}
+
+void ChainSolution::State::finish_one(int32_t first, int32_t last, Curve* out) {
+  best_so_far.pop_back();
+  while (!best_so_far.empty() && best_so_far.back().bytes > limit) {
+    best_so_far.pop_back();
   }
+  std::vector<uint16_t>& won = winners[index(first, last)];
+  std::vector<int32_t> count(last - first, 0);
+  won.clear();
+  out->clear();
+  out->reserve(best_so_far.size() + 1);
+  for (const Corner& corner : best_so_far) {
+    out->push_back(corner);
+    if (corner.split > 0 && count[corner.split - first]++ == 0) {
+      won.push_back(static_cast<uint16_t>(corner.split - first));
+    }
+  }
+  std::sort(won.begin(), won.end(),
+            [&](uint16_t x, uint16_t y) { return count[x] != count[y] ? count[x] > count[y] : x < y; });
   thin(last - first + 1, out);
+  out->push_back(kEnd);
 }
 
 // A corner at m belongs to budgets of at least m, so it may move by the rounding times m. It moves at most once for
@@ -356,21 +335,21 @@ ChainSolution solve(const Chain& chain, const ChainOptions& options) {
     state->least_budget = std::max(state->least_budget, state->backward(s) + chain.input_bytes);
   }
   state->rounding = options.exact ? 0 : options.max_rounding;
-  std::vector<std::pair<int32_t, int32_t>> order;
-  state->number_subproblems(&order);
+  state->number_subproblems();
+  const auto order = state->order();
   const auto run = [&](int64_t limit) {
     state->limit = limit;
     for (const auto& [first, last] : order) {
-      auto& curve = state->curves[state->id[static_cast<size_t>(first) * (state->n + 1) + last]];
-      curve.clear();
-      state->solve_one(first, last, &curve);
+      state->solve_one(first, last, &state->curves[state->index(first, last)]);
     }
   };
   run(options.max_bytes > 0 ? options.max_bytes - std::min(options.max_bytes, chain.input_bytes) : INT64_MAX);
-  if (state->curve(1, state->n).empty()) {
+  if (state->curve(1, state->n).size() < 2) {
     run(INT64_MAX);  // The least feasible budget is above the limit, and is what the caller wants to know.
   }
+  state->winners.clear();
   state->result = state->curve(1, state->n);
+  state->result.pop_back();
   for (ChainPoint& point : state->result) {
     point.bytes += chain.input_bytes;
   }
