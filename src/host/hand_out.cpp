@@ -1,6 +1,7 @@
 // Bytes that leave LibTorch: who has them writes to them without an op or a version counter showing it.
 #include "host/host.h"
 #include "record/recorder.h"
+#include "store/residency.h"
 
 namespace encore::host {
 
@@ -10,7 +11,8 @@ void hand_out(const at::Tensor& tensor) {
   if (recorder == nullptr || record::Recorder::is_paused() || recorder->called_again() != nullptr) {
     return;
   }
-  tape::Tape& tape = *recorder->tape();
+  store::Residency& residency = *recorder->residency();
+  tape::Tape& tape = residency.tape_to_write();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   const tape::ValueId value = tape.find(tensor);
   if (value == tape::kNone || tape.value(value).source) {
@@ -25,9 +27,8 @@ void hand_out(const at::Tensor& tensor) {
   const auto hold = [&](const at::Tensor& saved) {
     return record::keep_plainly(saved, {record::version_of(saved), tape.shared_name(), std::nullopt});
   };
-  const std::unordered_set<tape::Holder*> holders = tape.holders();
-  for (tape::Holder* holder : holders) {
-    holder->overwritten_unseen(value, hold);
+  for (store::Holding* holding : residency.holdings_of(value)) {
+    holding->overwritten_unseen(hold);
   }
 }
 
