@@ -28,7 +28,7 @@ bool Residency::may(Verb verb, Where from, Where to) {
     case Verb::kHold:
       return to == Where::kHeld && from != Where::kLost && from != Where::kCopied;
     case Verb::kCopy:
-      return to == Where::kCopied && from != Where::kLost && from != Where::kCopied;
+      return to == Where::kCopied && from != Where::kCopied;  // what is lost may be there still, if others hold it
     case Verb::kLose:
       return to == Where::kLost;
     case Verb::kForget:
@@ -151,11 +151,12 @@ void Residency::hold(ValueId id, c10::Storage storage) {
 }
 
 void Residency::copy(ValueId id, const c10::Storage& storage) {
+  c10::Storage copied = tape::copy_storage(storage);  // which a budget may refuse: then nothing has changed
   const Move move(*this, id, Verb::kCopy);
   if (place(id).own != Where::kHeld) {
     owned_.push_back(id);
   }
-  place(id).bytes = tape::copy_storage(storage);
+  place(id).bytes = std::move(copied);
   place(id).own = Where::kCopied;
 }
 

@@ -78,7 +78,9 @@ class ProcessSize(unittest.TestCase):
         run = self.finished("ragged", 500, f"{max(step['tensors'] for step in plain.steps) // 2}B")
         self.assertEqual(run.trained, plain.trained)
         self.stays_small(run)
-        self.assertLessEqual(run.steps[-1]["now"], max(step["now"] for step in run.steps[:100]) + MB)
+        # The least of the last ones: what grows does not come back, what a moment held does.
+        grown_to = min(step["now"] for step in run.steps[-50:])
+        self.assertLessEqual(grown_to, max(step["now"] for step in run.steps[:100]) + MB)
 
     def test_survives_where_plain_training_is_killed(self):
         budget = 230 * MB
