@@ -80,7 +80,7 @@ class ProcessSize(unittest.TestCase):
         self.stays_small(run)
         # The least of the last ones: what grows does not come back, what a moment held does.
         grown_to = min(step["now"] for step in run.steps[-50:])
-        self.assertLessEqual(grown_to, max(step["now"] for step in run.steps[:100]) + MB)
+        self.assertLessEqual(grown_to, max(step["now"] for step in run.steps[:100]) + 2 * MB)
 
     def test_survives_where_plain_training_is_killed(self):
         budget = 230 * MB
