@@ -48,8 +48,8 @@ ranks-long:
 	@python3 tests/dist/long_test.py build/$(PRESET)/tests/dist_worker storm --faults $(or $(FAULTS),200) --seed $(or $(SEED),1)
 
 bench:
-	@$(MAKE) --no-print-directory build SETUP=bench PRESET=bench
-	@bench/run build/bench
+	@$(MAKE) --no-print-directory build SETUP=bench PRESET=measured
+	@bench/run build/measured
 
 # libencore0, libencore-dev and encore, in build/packages
 packages:

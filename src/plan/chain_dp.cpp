@@ -153,7 +153,7 @@ void ChainSolution::State::solve_one(int32_t first, int32_t last, Curve* out) {
   finish_one(first, last, out);
 }
 
-// The best is to keep all of the first stage, for now.
+// Keeping all of the first stage is the best until a split is better.
 void ChainSolution::State::keep_first(int32_t first, int32_t last) {
   best_so_far.clear();
   for (const ChainPoint& point : curve(first + 1, last)) {
