@@ -2,7 +2,6 @@
 #include "budget/step_model.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 namespace encore::budget {
@@ -344,36 +343,6 @@ class Builder {
 };
 
 }  // namespace
-
-plan::Graph StepModel::graph_for(int64_t resting) const {
-  const int64_t all_born = std::accumulate(born.begin(), born.end(), int64_t{0}, [](int64_t sum, const Born& here) {
-    return sum + here.other_bytes + here.value_bytes;
-  });
-  // Where something older died in its place (the last batch for this one), the earliest are the replacements.
-  const int64_t replaced = all_born - std::clamp<int64_t>(resting - resting_bytes, 0, std::max<int64_t>(0, all_born));
-  plan::Graph filled = graph;
-  int64_t so_far = 0;
-  int64_t rests = 0;   // of kOther, and was in the background
-  int64_t passes = 0;  // of it, on its way to what rests
-  for (size_t i = 0; i < filled.steps.size(); ++i) {
-    const int64_t here = born[i].other_bytes + born[i].value_bytes;
-    so_far += here;
-    const int64_t stays = std::clamp<int64_t>(so_far - replaced, 0, std::max<int64_t>(0, here));
-    const int64_t other = std::clamp<int64_t>(born[i].other_bytes, 0, stays);
-    plan::Step& step = filled.steps[i];
-    const int64_t gradients = std::clamp<int64_t>(born[i].gradient_bytes, 0, other);
-    const bool is_backward = std::binary_search(backward_steps.begin(), backward_steps.end(), static_cast<int32_t>(i));
-    passes = is_backward && step.inputs.empty() ? passes : 0;
-    step.background_bytes = std::max<int64_t>(0, resting + background[i] - rests + passes);
-    // A gradient that rests is added to: another one is made first, as large, and lives until the nodes without
-    // saved values behind it have run.
-    passes += gradients;
-    step.temp_bytes = std::max<int64_t>(0, step.temp_bytes - (other - gradients));
-    step.bytes -= stays - other;
-    rests += other;
-  }
-  return filled;
-}
 
 StepModel build_model(const store::Residency& residency, const Journal& journal, int64_t resting_bytes,
                       const std::vector<std::string>& modules) {

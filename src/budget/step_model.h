@@ -4,6 +4,7 @@
 #include <encore/plan/graph.h>
 
 #include "budget/journal.h"
+#include "tape/compat.h"
 
 namespace encore::budget {
 
@@ -32,6 +33,8 @@ struct StepModel {
   };
   std::vector<Born> born;
   int64_t resting_bytes = 0;  // when the training step began
+  /// Whether the first gradients are expected to be let go in the next training step rather than added to.
+  bool gradients_go = compat::kZeroGradLetsGo;
   std::vector<int32_t> backward_steps;
   std::string largest;  // the op that needs most while it runs, with its inputs
 

@@ -32,6 +32,12 @@ c10::ArrayRef<const c10::IValue> last(const c10::IValue* values, size_t size, si
   return c10::ArrayRef<const c10::IValue>(values + (size > count ? size - count : 0), std::min(size, count));
 }
 
+/// Whether autograd knows nothing of the argument of detach_, so that it changes nothing.
+bool is_detached(c10::ArrayRef<const c10::IValue> args) {
+  return args.size() == 1 && args[0].isTensor() && args[0].toTensor().defined() &&
+         !args[0].toTensor().requires_grad() && !args[0].toTensor()._fw_grad(/*level=*/0).defined();
+}
+
 }  // namespace
 
 int64_t compiled_regions() {
@@ -230,6 +236,9 @@ void Recorder::start(const at::RecordFunction& call) {
     open_and_close_regions();
   }
   const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
+  if (info->is_detach && is_detached(args)) {
+    return;  // zero_grad() does so to gradients: the step is the same whether there were any
+  }
   const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
   {
     const std::lock_guard<RecursiveMutex> lock(tape_.mutex());

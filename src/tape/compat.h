@@ -39,6 +39,9 @@ struct Node;
 
 namespace encore::compat {
 
+/// What zero_grad() does with gradients if nothing is said: lets them go, or fills them with zeros.
+constexpr bool kZeroGradLetsGo = ENCORE_TORCH_AT_LEAST(2, 0);
+
 inline void* data_of(const c10::Storage& storage) {
 #if ENCORE_TORCH_AT_LEAST(2, 1)
   return storage.mutable_data();

@@ -94,6 +94,7 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   const std::string& name = schema.name();
   info->name = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
   info->is_clone = info->name == "aten::clone";
+  info->is_detach = info->name == "aten::detach_";
   info->num_args = schema.arguments().size();
   info->num_returns = schema.returns().size();
   info->composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);

@@ -20,6 +20,7 @@ struct OpInfo {
   bool autocasts = false;  // has an autocast kernel that casts and calls again: looked through while autocast is on
   bool replayable = true;  // has a kernel below autograd that can run it again
   bool is_clone = false;
+  bool is_detach = false;        // detach_, which changes nothing but a tensor's place in the graph of autograd
   bool factory = false;          // its values depend on no tensor's values
   bool uninitialised = false;    // leaves its result's bytes unset (empty and its kin)
   bool overwrites = false;       // sets every element of what it writes, whatever was there
