@@ -78,8 +78,8 @@ int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& 
     return 0;
   }
   const int64_t own_bytes = parameters_[current_];
-  const bool is_like_it = !op.tensors.empty() && op.tensors[0].value != tape::kNone &&
-                          tape.value(op.tensors[0].value).nbytes == own_bytes;
+  const bool is_like_it =
+      !op.tensors.empty() && op.tensors[0].value != tape::kNone && tape.value(op.tensors[0].value).nbytes == own_bytes;
   const bool makes_zeros = is_like_it && op.info->name == "aten::zeros_like";
   const bool clones = is_like_it && op.info->name == "aten::clone";
   zeros_ += makes_zeros ? 1 : 0;
@@ -107,8 +107,9 @@ int64_t Foresight::bytes_to_come(const tape::Tape& tape, const tape::PendingOp& 
 
 int64_t Foresight::needed_bytes(int64_t live_bytes, int64_t nbytes) const {
   if (written_bytes_ == 0) {
-    const bool has_state =
-        live_after_backward_ > 0 && live_bytes + nbytes - live_after_backward_ >= undo_.largest_parameter_bytes();
+    // Temporaries of an optimizer that has its state since an earlier step are as large, and say nothing.
+    const bool has_state = zeros_ + clones_ > 0 && live_after_backward_ > 0 &&
+                           live_bytes + nbytes - live_after_backward_ >= undo_.largest_parameter_bytes();
     return has_state ? live_after_backward_ + undo_.parameter_bytes() : 0;
   }
   const double for_each =

@@ -166,8 +166,12 @@ int64_t StepGovernor::least_to_state(int64_t nbytes) const {
   const int64_t so_far = plain_peak_ - copied_bytes;
   // The next step like this one begins with the optimizer's state, which this one did not.
   const int64_t next_step = graph_peak_ - copied_bytes + foresight_.state_bytes();
-  // When backward has ended.
-  const int64_t gradients = live_at_start_ + undo_.new_gradient_bytes();
+  // When backward has ended, with new gradients in the place of those that zero_grad() let go.
+  int64_t least_other = journal_.other_at_start;
+  for (const Event& event : journal_.events) {
+    least_other = std::min(least_other, event.other_before);
+  }
+  const int64_t gradients = live_at_start_ - (journal_.other_at_start - least_other) + undo_.new_gradient_bytes();
   const int64_t in_optimizer = foresight_.needed_bytes(meter().live(), is_replay ? 0 : nbytes);
   return std::max({so_far, next_step, gradients, in_optimizer, setting_.unplanned.least_bytes});
 }

@@ -78,9 +78,9 @@ std::string StepReport::text() const {
   text += line("  ops           %lld recorded, %lld replayed, %lld evictions under pressure",
                static_cast<long long>(ops_recorded), static_cast<long long>(ops_replayed),
                static_cast<long long>(evictions));
-  text +=
-      line("  values        %lld kept, of them %lld in a smaller form, %lld dropped by plan", static_cast<long long>(values_kept),
-           static_cast<long long>(values_packed), static_cast<long long>(values_dropped));
+  text += line("  values        %lld kept, of them %lld in a smaller form, %lld dropped by plan",
+               static_cast<long long>(values_kept), static_cast<long long>(values_packed),
+               static_cast<long long>(values_dropped));
   std::vector<ValueReport> sorted = values;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const ValueReport& a, const ValueReport& b) { return a.times * a.bytes > b.times * b.bytes; });

@@ -16,7 +16,10 @@ plan::Graph StepModel::graph_for(int64_t resting) const {
   const int64_t going =
       gradients_go && resting - resting_bytes >= all_gradients ? std::max<int64_t>(0, all_gradients) : 0;
   all_born -= going;
-  const int64_t stay_throughout = resting - going;
+  // What rested before the measured step and was let go in it, but is not there now (gradients, after a refusal).
+  const int64_t let_go = background.empty() ? 0 : -*std::min_element(background.begin(), background.end());
+  const int64_t gone = std::clamp<int64_t>(resting_bytes - resting, 0, std::max<int64_t>(0, let_go));
+  const int64_t stay_throughout = resting - going + gone;
   // Where something older died in its place (the last batch for this one), the earliest are the replacements.
   const int64_t replaced =
       all_born - std::clamp<int64_t>(stay_throughout - resting_bytes, 0, std::max<int64_t>(0, all_born));

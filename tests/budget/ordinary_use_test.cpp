@@ -304,6 +304,33 @@ TEST(OrdinaryUse, AStepThatLetsGradientsGoIsTheSameWhetherThereWereAny) {
   EXPECT_EQ(kinds[2], kinds[3]);
 }
 
+TEST(OrdinaryUse, TemporariesOfAnOptimizerAreNotTakenForItsState) {
+  const at::Tensor input = torch::ones({4, 300});
+  int64_t plain_peak = 0;
+  for (const bool budgeted : {false, true}) {
+    torch::manual_seed(1);
+    torch::nn::Sequential model(torch::nn::Linear(300, 300), torch::nn::Linear(300, 300), torch::nn::Linear(300, 300));
+    torch::optim::Adam optimizer(model->parameters());
+    std::optional<MemoryBudget> budget;
+    for (int i = 0; i < 2; ++i) {
+      if (budgeted && i == 1) {
+        budget.emplace(plain_peak - 1);
+      }
+      const MemoryScope memory;
+      try {
+        const auto step = budget ? std::optional(budget->step()) : std::nullopt;
+        let_gradients_go(optimizer);
+        model->forward(input).square().mean().backward();
+        optimizer.step();
+      } catch (const BudgetError& error) {
+        EXPECT_EQ(error.figures().least_bytes, plain_peak) << error.what();
+      }
+      plain_peak = budgeted ? plain_peak : memory.peak_bytes();
+    }
+    EXPECT_EQ(budget && budget->report().refused, budgeted);
+  }
+}
+
 TEST(OrdinaryUse, ARefusalNamesFiguresThatDiffer) {
   const at::Tensor rests = torch::empty({1 << 20}, torch::kByte);
   MemoryBudget budget(live_tensor_bytes() - 1);

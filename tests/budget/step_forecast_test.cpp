@@ -65,5 +65,15 @@ TEST(StepForecast, WithoutGradientsAtRestOnlyTheStateIsBorn) {
   }
 }
 
+TEST(StepForecast, WhatIsNotThereAnyMoreIsNotLetGoAgain) {
+  StepModel model = first_step();  // as a later step: a gradient rests, is let go and made anew
+  model.resting_bytes = 160;
+  model.background = {-40, -40, 0, 0};
+  model.born[3] = {};
+  EXPECT_EQ(backgrounds(model.graph_for(160)), (Bytes{120, 120, 160, 160}));
+  EXPECT_EQ(backgrounds(model.graph_for(120)), (Bytes{120, 120, 160, 160})) << "gradients were gone before";
+  EXPECT_EQ(backgrounds(model.graph_for(110)), (Bytes{110, 110, 150, 150})) << "and something else";
+}
+
 }  // namespace
 }  // namespace encore::budget

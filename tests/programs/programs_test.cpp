@@ -13,7 +13,11 @@ namespace {
 constexpr int64_t kBatchesOfCnn = 6 * 64 * (28 * 28 * 4 + 8);
 
 /// That a program takes at most before a budget is named in which it trains; counts are printed.
-constexpr int kMostRefusals = 8;
+constexpr int kMostRefusals = 10;
+
+/// A part of the plain peak by which a second step may be taken for larger than it is: what the first one made for good
+/// is told from the rest by when it was made.
+constexpr int64_t kSecondStepPart = 10000;
 
 const std::vector<Program>& all_programs() {
   static const std::vector<Program> programs = {
@@ -80,6 +84,10 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
  protected:
   const Trained& plain() const { return plain_run_of(GetParam()); }
 
+  int64_t most_bytes() const {
+    return plain().peak_bytes + plain().peak_bytes / kSecondStepPart + GetParam().varying_bytes;
+  }
+
   /// Trains with equal bits, or is refused with a larger budget that is no more than plain training takes. Who states
   /// that one instead gets there after a few refusals at most: a first step that is refused half way can't know the
   /// rest of it.
@@ -91,7 +99,7 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
                 << trained.refused->least_bytes << " named: " << trained.refusal << "\n";
     }
     if (way.part > 0) {
-      EXPECT_LE(trained.limit_bytes, plain().peak_bytes + GetParam().varying_bytes) << "a part of the plain peak";
+      EXPECT_LE(trained.limit_bytes, most_bytes()) << "a part of the plain peak";
     }
     if (!trained.refused) {
       expect_same(plain(), trained, way);
@@ -103,7 +111,7 @@ class EveryProgram : public ::testing::TestWithParam<Program> {
     EXPECT_TRUE(same_bits(trained.losses, plain().losses, trained.losses.size())) << "what ran before it was refused";
     const int64_t least_bytes = trained.refused->least_bytes;
     EXPECT_GT(least_bytes, trained.refused->limit_bytes);
-    EXPECT_LE(least_bytes, plain().peak_bytes + GetParam().varying_bytes);
+    EXPECT_LE(least_bytes, most_bytes());
     ASSERT_GT(least_bytes, 0) << "no budget is named that works";
     trains_or_names_what_it_needs(Way{0, least_bytes + GetParam().varying_bytes}, refusals_left - 1);
   }
@@ -127,7 +135,7 @@ TEST_P(EveryProgram, TrainsWithinAWholeFraction) {
   ASSERT_FALSE(trained.refused) << "plain peak " << plain().peak_bytes << ", refused in step " << trained.steps - 1
                                 << ": " << trained.refusal;
   expect_same(plain(), trained, way);
-  EXPECT_LE(trained.limit_bytes, plain().peak_bytes + GetParam().varying_bytes);
+  EXPECT_LE(trained.limit_bytes, most_bytes());
 }
 
 TEST_P(EveryProgram, TrainsWithinAFractionOrNamesWhatItNeeds) {
