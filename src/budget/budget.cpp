@@ -44,6 +44,7 @@ struct MemoryBudget::Impl {
   int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
   int64_t steps = 0;
   budget::KnownSteps known;
+  double trimmed_after_seconds = 0;  // of learning and planning, when the heap was last trimmed
   budget::ModuleTree modules;
   StepReport last;
   std::optional<BudgetError> refusal;
@@ -284,8 +285,10 @@ MemoryBudget::Step MemoryBudget::step() {
     step->report.planning_seconds = planning_seconds;
     step->governor->start(std::static_pointer_cast<ReplayRegion>(step->open.region()));
     run::Blocks::instance().trim();
-    if (limit >= 0 && (planning_seconds > 0 || impl_->last.mode != StepMode::kPlanned)) {
-      run::Blocks::trim_heap(limit);  // planning and learning leave a lot in it
+    // Planning and learning leave a lot in it; a step's books do not, since the next one's take their place.
+    const double spent_seconds = impl_->known.thrift().spent_seconds();
+    if (limit >= 0 && std::exchange(impl_->trimmed_after_seconds, spent_seconds) != spent_seconds) {
+      run::Blocks::trim_heap(limit);
     }
     return Step(std::move(step));
   } catch (const BudgetError& error) {
