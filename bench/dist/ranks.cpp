@@ -1,4 +1,5 @@
-// One rank of the benchmark: a GPT's step with gradients reduced inside backward, after it, and not at all, in turn.
+// One rank of the benchmark: a GPT's step with gradients reduced inside backward (plainly, and with a checkpoint a
+// block), after it, and not at all, in turn.
 //
 // bench_dist ROUNDS LAYERS BUCKET_KIB; prints for rank 0 one line of JSON.
 #include <algorithm>
@@ -37,6 +38,10 @@ void reduce_after(const encore::RankGroup& group, torch::nn::Module& model) {
   }
 }
 
+torch::Tensor in_a_checkpoint(workloads::Block& block, const torch::Tensor& x) {
+  return encore::checkpoint([&block](const torch::Tensor& input) { return block(input); }, x);
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -64,13 +69,18 @@ int main(int count, char** words) {
   }
   std::map<std::string, std::vector<double>> times;
   for (int round = 0; round < rounds + 2; ++round) {
-    for (const std::string way : {"none", "inside", "after"}) {
+    for (const std::string way : {"none", "inside", "inside_checkpoint", "after"}) {
       const auto [tokens, targets] = workloads::make_batch(config, static_cast<uint64_t>(round));
       model->zero_grad();
       const double seconds = seconds_of([&, tokens = tokens, targets = targets] {
         if (way == "inside") {
           const auto step = parallel.step();
           model->forward(tokens, targets).backward();
+          return;
+        }
+        if (way == "inside_checkpoint") {
+          const auto step = parallel.step();
+          model->forward(tokens, targets, in_a_checkpoint).backward();
           return;
         }
         {

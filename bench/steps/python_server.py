@@ -10,7 +10,6 @@ ways are plain, checkpoint, reentrant, and sequential N (checkpoint_sequential w
 import contextlib
 import ctypes
 import json
-import math
 import sys
 import time
 import zlib
@@ -18,11 +17,12 @@ import zlib
 import numpy
 import torch
 import torch.utils.checkpoint
-from torch import nn
 
-LAYERS, WIDTH, HEADS, TOKENS, BATCH, VOCABULARY, DROPOUT = 8, 384, 6, 256, 8, 96, 0.1
+import gpt
+
+config = gpt.Config()
 if "--small" in sys.argv:
-    LAYERS, WIDTH, HEADS, TOKENS, BATCH, VOCABULARY = 2, 32, 2, 16, 2, 32
+    config = gpt.Config(layers=2, width=32, heads=2, tokens=16, batch=2, vocabulary=32)
 folder = sys.argv[2]
 if "--encore" in sys.argv:
     import encore
@@ -33,65 +33,21 @@ for name in ("encore_meter_live", "encore_meter_peak"):
 meter.encore_meter_install()
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1 = nn.LayerNorm(WIDTH)
-        self.query, self.key, self.value, self.project = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.norm2 = nn.LayerNorm(WIDTH)
-        self.expand, self.contract = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-        self.register_buffer("mask", torch.ones(TOKENS, TOKENS).triu(1).bool())
-
-    def forward(self, x):
-        def split(t):
-            return t.view(BATCH, TOKENS, HEADS, WIDTH // HEADS).transpose(1, 2)
-
-        h = self.norm1(x)
-        q, k, v = split(self.query(h)), split(self.key(h)), split(self.value(h))
-        scores = q.matmul(k.transpose(-2, -1)) / math.sqrt(WIDTH // HEADS)
-        scores = scores.masked_fill(self.mask, -1e9).softmax(-1)
-        scores = torch.dropout(scores, DROPOUT, True)
-        mixed = scores.matmul(v).transpose(1, 2).contiguous().view(BATCH, TOKENS, WIDTH)
-        y = x + torch.dropout(self.project(mixed), DROPOUT, True)
-        return y + torch.dropout(self.contract(nn.functional.gelu(self.expand(self.norm2(y)))), DROPOUT, True)
-
-
-class Gpt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.token, self.position = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(TOKENS, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
-
-    def forward(self, tokens, targets, run_blocks):
-        x = torch.dropout(self.token(tokens) + self.position(torch.arange(TOKENS)), DROPOUT, True)
-        x = run_blocks(self.blocks, x)
-        return nn.functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
-
-
-model = Gpt()
+model = gpt.Gpt(config)
 with open(f"{folder}/weights", "rb") as file, torch.no_grad():
     for parameter in model.parameters():
         parameter.copy_(torch.frombuffer(bytearray(file.read(4 * parameter.numel())), dtype=torch.float32)
                         .view(parameter.shape))
 batches = []
 for i in range(4):
-    ids = torch.from_numpy(numpy.fromfile(f"{folder}/batch{i}", dtype=numpy.int64)).view(2, BATCH, TOKENS)
+    ids = torch.from_numpy(numpy.fromfile(f"{folder}/batch{i}", dtype=numpy.int64)).view(2, config.batch, config.tokens)
     batches.append((ids[0].clone(), ids[1].clone()))
 seeds = [int(line) for line in open(f"{folder}/seeds")]
 adam = torch.optim.Adam(model.parameters(), lr=0.0)
 
 
-def one_by_one(run):
-    def run_blocks(blocks, x):
-        for block in blocks:
-            x = run(block, x)
-        return x
-    return run_blocks
-
-
 def checkpointed(use_reentrant):
-    return one_by_one(lambda block, x: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=use_reentrant))
+    return gpt.one_by_one(lambda block, x: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=use_reentrant))
 
 
 budgets = {}
@@ -99,10 +55,10 @@ budgets = {}
 
 def ways(way, number):
     if way == "encore":
-        return one_by_one(encore.checkpoint)
+        return gpt.one_by_one(encore.checkpoint)
     return {
-        "plain": one_by_one(lambda block, x: block(x)),
-        "budget": one_by_one(lambda block, x: block(x)),
+        "plain": gpt.one_by_one(lambda block, x: block(x)),
+        "budget": gpt.one_by_one(lambda block, x: block(x)),
         "checkpoint": checkpointed(False),
         "reentrant": checkpointed(True),
         "sequential": lambda blocks, x: torch.utils.checkpoint.checkpoint_sequential(blocks, number, x),
