@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@
 
 namespace torch::nn {
 class Module;
+}
+namespace torch::optim {
+class Optimizer;
 }
 
 namespace encore {
@@ -98,6 +102,39 @@ struct ENCORE_API StepReport {
   std::string text() const;
 };
 
+/// What a step will need. -1 where that is not known: a step that can't be planned has no least budget.
+struct StepForecast {
+  int64_t resting_bytes = -1;     ///< live when it begins
+  int64_t plain_peak_bytes = -1;  ///< without Encore
+  int64_t least_bytes = -1;       ///< the least budget for which a plan is known
+  double plain_seconds = -1;      ///< the sum of all ops, without the user's own code
+  /// By the plan for the budget as it is; -1 if there is none.
+  int64_t predicted_peak_bytes = -1;
+  double predicted_seconds = -1;
+};
+
+/// What a rehearsal shows.
+struct ENCORE_API Rehearsed {
+  StepForecast first;  ///< the step as it was rehearsed
+  /// Those after it, which begin with the gradients and the optimizer's state that the first one makes.
+  StepForecast later;
+  int64_t limit_bytes = -1;  ///< of the budget, -1 if it is not known
+  int64_t copied_bytes = 0;  ///< of tensors that were put back; copies are not counted as tensors
+  int64_t left_bytes = 0;    ///< of tensors that the step left with the user's own code, such as a loss
+  double rehearsal_seconds = 0;
+
+  /// Whether there are plans that keep the limit, for the first step and those after it.
+  bool fits() const;
+  /// All of it on one screen.
+  std::string text() const;
+};
+
+struct LargestBatch {
+  int64_t batch = 0;
+  Rehearsed forecast;      ///< for that batch
+  int64_t rehearsals = 0;  ///< that it took to find it
+};
+
 /// A limit on all CPU tensor bytes of this process, kept while training. Copies share one budget. Steps of all budgets
 /// of a process run one after another.
 class ENCORE_API MemoryBudget {
@@ -145,6 +182,23 @@ class ENCORE_API MemoryBudget {
   /// step must then be ended, and what it did is put back: generators, buffers, gradients. Only what an optimizer has
   /// written is not: the error says so.
   [[nodiscard]] Step step();
+
+  /// Runs the training step `step` once, within the limit (a fraction: without one), and puts everything back bit for
+  /// bit: parameters, buffers, gradients, generators. Tells what such a step needs; the next step of this kind is
+  /// planned. `step` is what the loop does between step() and the end of that scope, and opens none itself.
+  /// `optimizers`: all that it steps or whose gradients it lets go of, since their own counts are no tensors.
+  /// `put_back` is called when the step has run, also if it threw, for what else it changed: variables that it assigns
+  /// to, files. Reports do not show it. Throws ScopeError as step() does, BudgetError if the step does not even fit
+  /// while values are evicted, InvalidArgument if it stepped an optimizer that was not passed, and whatever `step`
+  /// throws.
+  Rehearsed rehearse(const std::function<void()>& step, const std::vector<torch::optim::Optimizer*>& optimizers = {},
+                     const std::function<void()>& put_back = {});
+  /// The largest batch from `low` to `high` whose steps fit: `step` runs one for the batch size that it gets, and each
+  /// is a rehearsal, within the limit. The next step of the kind that was found is planned. Takes for granted that a
+  /// larger batch needs more. Throws BudgetError if `low` does not fit; InvalidArgument without a limit in bytes.
+  LargestBatch largest_batch(const std::function<void(int64_t)>& step, int64_t low, int64_t high,
+                             const std::vector<torch::optim::Optimizer*>& optimizers = {},
+                             const std::function<void()>& put_back = {});
 
   /// From the next step on. Throws as the constructors do.
   void set_limit(std::string_view limit);

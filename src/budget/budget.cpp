@@ -2,23 +2,13 @@
 #include <encore/budget.h>
 
 #include <atomic>
-#include <chrono>
-#include <exception>
 
 #include <encore/bytes.h>
 #include <encore/error.h>
-#include <encore/memory.h>
 
 #include "base/clock.h"
-#include "budget/fraction.h"
-#include "budget/known_steps.h"
-#include "budget/module_names.h"
-#include "budget/module_trail.h"
-#include "budget/refusals.h"
-#include "budget/run_record.h"
-#include "budget/step_governor.h"
+#include "budget/budget_impl.h"
 #include "budget/value_reports.h"
-#include "checkpoint/open_region.h"
 #include "run/blocks.h"
 #include "run/process.h"
 
@@ -35,107 +25,6 @@ int64_t checked_limit(int64_t bytes) {
 }
 
 }  // namespace
-
-struct MemoryBudget::Impl {
-  mutable std::mutex mutex;  // of what outlives a step; a step itself is used by its own thread
-  int64_t limit_bytes = -1;
-  budget::Fraction fraction;
-  int64_t smallest_bytes = budget::kSmallest;
-  int64_t next_smallest_bytes = budget::kSmallest;  // from the next step on
-  int64_t steps = 0;
-  budget::KnownSteps known;
-  double trimmed_after_seconds = 0;  // of learning and planning, when the heap was last trimmed
-  budget::ModuleTree modules;
-  StepReport last;
-  std::optional<BudgetError> refusal;
-  budget::RunRecord record;
-  BlockReuse reuse;  // blocks are held from step to step
-
-  /// A step that did not begin.
-  void remember_refusal(const BudgetError& error, int64_t resting) {
-    StepReport report;
-    report.step = steps++;
-    report.failed = report.refused = true;
-    report.note = error.what();
-    report.limit_bytes = limit_bytes;
-    report.resting_bytes = report.peak_bytes = resting;
-    record.add(report, report::kUnknown);
-    last = std::move(report);
-    refusal = error;
-  }
-
-  /// The limit of the next step, which for a fraction follows what was learnt.
-  void find_limit(int64_t resting) {
-    if (fraction.learn(resting)) {
-      limit_bytes = fraction.limit_for(resting);
-    }
-  }
-
-  budget::StepSetting::AtTheEnd at_the_end() const {
-    using AtTheEnd = budget::StepSetting::AtTheEnd;
-    return !fraction.is_learnt()        ? AtTheEnd::kRefuse
-           : fraction.refuses_nothing() ? AtTheEnd::kLearn
-                                        : AtTheEnd::kLearnNewKinds;
-  }
-
-  /// What is known before a step that may be as the last one was.
-  void expect(budget::StepSetting& setting, int64_t limit, int64_t resting, double& planning_seconds) {
-    if (budget::KnownStep* latest = known.latest()) {
-      planning_seconds = known.prepare(*latest, limit, resting);
-      setting.first = latest->plan;
-      if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
-        setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
-      }
-    }
-    if (known.has_plans()) {
-      setting.find = [this, limit, resting](size_t index, uint64_t path) {
-        return known.find_plan(index, path, limit, resting);
-      };
-    }
-  }
-};
-
-struct MemoryBudget::Step::Impl {
-  Impl(std::shared_ptr<MemoryBudget::Impl> b, budget::StepSetting setting)
-      : budget(std::move(b)),
-        governor(std::make_shared<budget::StepGovernor>(std::move(setting))),
-        open("step", [this](std::shared_ptr<store::Residency> residency, tape::OpId first,
-                            const std::shared_ptr<ReplayRegion>&) {
-          RegionOptions options;
-          options.policy = keep_all();
-          options.together = false;
-          options.is_checkpoint = false;
-          options.governor = governor;
-          options.before_op = [watching = governor.get()](record::Recorder&, tape::OpId) {
-            watching->op_starts();
-            return false;
-          };
-          return std::make_shared<ReplayRegion>(std::move(residency), first, nullptr, std::move(options));
-        }) {}
-
-  void end() noexcept;
-  void learn(const budget::StepFigures& figures);
-  void tell_plan(const budget::Itinerary& plan);
-  void learn_plain_peak(const budget::StepFigures& figures);
-  void put_back();
-  void remember(const budget::StepFigures& figures);
-
-  std::shared_ptr<MemoryBudget::Impl> budget;
-  std::shared_ptr<budget::StepGovernor> governor;
-  OpenRegion open;
-  MemoryScope memory;
-  StepReport report;
-  double loss = report::kUnknown;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  int exceptions = std::uncaught_exceptions();
-  bool abandoned = false;
-  budget::ModuleTrail trail;
-
-  size_t ops_so_far() const {
-    const std::lock_guard<RecursiveMutex> lock(open.tape().mutex());
-    return open.tape().ops().size();
-  }
-};
 
 MemoryBudget::MemoryBudget(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -249,51 +138,62 @@ void MemoryBudget::Step::leave_module() {
 }
 
 MemoryBudget::Step MemoryBudget::step() {
+  return Impl::begin(impl_, nullptr);
+}
+
+MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, budget::Rehearsing* rehearsing) {
   if (record::Recorder::current() != nullptr) {
     throw ScopeError("budget: a scope, checkpoint or step is open on this thread; begin steps outside of them");
   }
   if (g_step_is_open.exchange(true)) {
     throw ScopeError("budget: another step is open in this process; the limit is the process's, so steps run in turn");
   }
-  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  const std::lock_guard<std::mutex> lock(impl->mutex);
   const int64_t resting = run::Meter::instance().live();
-  impl_->refusal.reset();
+  if (rehearsing == nullptr) {
+    impl->refusal.reset();
+  }
   try {
     run::ensure_counting();
-    if (impl_->smallest_bytes != impl_->next_smallest_bytes) {
-      impl_->smallest_bytes = impl_->next_smallest_bytes;
-      impl_->known = budget::KnownSteps();  // steps as they were known have other values
+    if (impl->smallest_bytes != impl->next_smallest_bytes) {
+      impl->smallest_bytes = impl->next_smallest_bytes;
+      impl->known = budget::KnownSteps();  // steps as they were known have other values
     }
-    impl_->find_limit(resting);
-    const int64_t limit = impl_->limit_bytes;
+    impl->find_limit(resting);
+    const bool learns = rehearsing != nullptr && impl->fraction.is_learnt();
+    const int64_t limit = learns ? -1 : impl->limit_bytes;
     budget::StepSetting setting;
-    setting.smallest_bytes = impl_->smallest_bytes;
+    setting.smallest_bytes = impl->smallest_bytes;
+    setting.leaves_no_trace = rehearsing != nullptr;
     double planning_seconds = 0;
     if (limit >= 0) {
-      if (resting > limit && !impl_->fraction.refuses_nothing()) {
+      if (resting > limit && !impl->fraction.refuses_nothing()) {
         budget::refuse_resting(resting, limit,
                                run::Meter::instance().live_of_other_threads(run::Meter::slot_of_this_thread()));
       }
       setting.limit_bytes = limit;
-      setting.at_the_end = impl_->at_the_end();
-      impl_->expect(setting, limit, resting, planning_seconds);
+      setting.at_the_end = impl->at_the_end();
+      impl->expect(setting, limit, resting, planning_seconds);
     }
-    auto step = std::make_unique<Step::Impl>(impl_, std::move(setting));
-    step->report.step = impl_->steps;
+    auto step = std::make_unique<Step::Impl>(impl, std::move(setting));
+    step->rehearsing = rehearsing;
+    step->report.step = impl->steps;
     step->report.limit_bytes = limit;
     step->report.resting_bytes = resting;
     step->report.planning_seconds = planning_seconds;
     step->governor->start(std::static_pointer_cast<ReplayRegion>(step->open.region()));
     run::Blocks::instance().trim();
     // Planning and learning leave a lot in it; a step's books do not, since the next one's take their place.
-    const double spent_seconds = impl_->known.thrift().spent_seconds();
-    if (limit >= 0 && std::exchange(impl_->trimmed_after_seconds, spent_seconds) != spent_seconds) {
+    const double spent_seconds = impl->known.thrift().spent_seconds();
+    if (limit >= 0 && std::exchange(impl->trimmed_after_seconds, spent_seconds) != spent_seconds) {
       run::Blocks::trim_heap(limit);
     }
     return Step(std::move(step));
   } catch (const BudgetError& error) {
     g_step_is_open = false;
-    impl_->remember_refusal(error, resting);
+    if (rehearsing == nullptr) {
+      impl->remember_refusal(error, resting);
+    }
     throw;
   } catch (...) {
     g_step_is_open = false;
@@ -327,7 +227,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
     report.limit_bytes = -1;
   }
   try {
-    learn(figures);
+    rehearsing != nullptr ? end_rehearsal(figures) : learn(figures);
   } catch (const std::exception& error) {
     report.note = std::string("nothing was learnt from this step: ") + error.what();
   }
@@ -337,12 +237,17 @@ void MemoryBudget::Step::Impl::end() noexcept {
     report.note = error.what();
   }
   try {
-    if (report.refused) {
+    if (report.refused || rehearsing != nullptr) {
       put_back();
     }
-    remember(figures);
+    if (rehearsing == nullptr) {
+      remember(figures);
+    }
   } catch (const std::exception&) {
     // The step is over either way; its report is not worth more.
+    if (rehearsing != nullptr && !rehearsing->failure) {
+      rehearsing->failure = std::current_exception();
+    }
   }
   if (report.limit_bytes < 0) {
     run::Blocks::instance().give_back();  // what is above the limit to come
@@ -351,6 +256,13 @@ void MemoryBudget::Step::Impl::end() noexcept {
 }
 
 void MemoryBudget::Step::Impl::put_back() {
+  if (rehearsing != nullptr && rehearsing->put_back) {
+    try {
+      rehearsing->put_back();
+    } catch (...) {
+      rehearsing->failure = std::current_exception();
+    }
+  }
   const tape::RandomLock random = tape::lock_random_ops();
   const std::lock_guard<RecursiveMutex> lock(open.tape().mutex());
   governor->undo().put_back(open.tape());
@@ -402,9 +314,7 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   const bool followed = report.mode == StepMode::kPlanned && figures.evictions == 0;
   if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
     const int64_t start_ns = now_ns();
-    const std::vector<std::string> modules =
-        trail.empty() ? budget::module_paths(budget->modules, open.tape()) : trail.of_ops(open.tape().ops().size());
-    auto model = budget::build_model(*open.residency(), journal, report.resting_bytes, modules);
+    budget::StepModel model = build_model();
     budget->known.learn(std::move(model), report.limit_bytes, sight, static_cast<double>(now_ns() - start_ns) * 1e-9);
   }
   learn_plain_peak(figures);
@@ -412,6 +322,38 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   report.kinds_known = static_cast<int64_t>(budget->known.size());
   report.training_seconds = budget->known.thrift().trained_seconds();
   report.learning_seconds = budget->known.thrift().spent_seconds();
+}
+
+/// Under the tape's lock.
+budget::StepModel MemoryBudget::Step::Impl::build_model() const {
+  const std::vector<std::string> modules =
+      trail.empty() ? budget::module_paths(budget->modules, open.tape()) : trail.of_ops(open.tape().ops().size());
+  return budget::build_model(*open.residency(), governor->journal(), report.resting_bytes, modules);
+}
+
+/// Whether it did what it does without Encore.
+bool MemoryBudget::Step::Impl::ran_plainly(const budget::StepFigures& figures) const {
+  const bool holds_forms = report.limit_bytes >= 0 && !governor->journal().packings.empty();
+  return figures.evictions == 0 && figures.replays == 0 && !holds_forms;
+}
+
+void MemoryBudget::Step::Impl::end_rehearsal(const budget::StepFigures& figures) {
+  const std::lock_guard<std::mutex> lock(budget->mutex);
+  const std::lock_guard<RecursiveMutex> tape_lock(open.tape().mutex());
+  const budget::Journal& journal = governor->journal();
+  rehearsing->peak_bytes = report.peak_bytes;
+  rehearsing->resting_bytes = report.resting_bytes;
+  rehearsing->ran_plainly = ran_plainly(figures);
+  rehearsing->seen_plain_bytes = std::max(report.peak_bytes, figures.plain_peak_bytes);
+  rehearsing->seconds = report.step_seconds;
+  rehearsing->copied_bytes = governor->undo().copied_bytes();
+  rehearsing->parameters_written = governor->undo().parameters_written();
+  if (report.refused) {
+    rehearsing->refusal = figures.refused;
+  }
+  if (!report.failed && journal.plannable && !journal.events.empty()) {
+    rehearsing->model = std::make_shared<budget::StepModel>(build_model());
+  }
 }
 
 void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
@@ -430,12 +372,11 @@ void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
 void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figures) {
   const budget::Journal& journal = governor->journal();
   const budget::KnownStep* known = budget->known.latest();
-  const bool holds_forms = report.mode != StepMode::kLearning && !journal.packings.empty();
-  const bool ran_plainly = figures.evictions == 0 && figures.replays == 0 && !holds_forms;
+  const bool plainly = ran_plainly(figures);
   const bool has_backward = std::any_of(journal.events.begin(), journal.events.end(),
                                         [](const budget::Event& event) { return event.backward; });
   if (known == nullptr) {
-    report.plain_peak_bytes = ran_plainly ? report.peak_bytes : std::max(report.peak_bytes, figures.plain_peak_bytes);
+    report.plain_peak_bytes = plainly ? report.peak_bytes : std::max(report.peak_bytes, figures.plain_peak_bytes);
     if (has_backward) {
       budget->fraction.has_seen(report.plain_peak_bytes - report.resting_bytes);
     }
@@ -443,8 +384,8 @@ void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figur
   }
   if (report.mode != StepMode::kPlanned) {
     const int64_t modelled = plan::baseline(known->model->graph_for(report.resting_bytes)).peak_bytes;
-    report.plain_peak_bytes = ran_plainly ? report.peak_bytes : modelled;
-    if (ran_plainly && report.mode == StepMode::kLearning) {
+    report.plain_peak_bytes = plainly ? report.peak_bytes : modelled;
+    if (plainly && report.mode == StepMode::kLearning) {
       budget->fraction.overestimate_bytes = std::max<int64_t>(0, modelled - report.peak_bytes);
     }
   }

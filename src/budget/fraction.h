@@ -57,6 +57,12 @@ struct Fraction {
     }
     return need_bytes != before;
   }
+  /// A rehearsal of a step that begins with so much at rest. It settles nothing: gradients may be born in it.
+  void rehearsed(const StepModel& model, int64_t resting) {
+    if (is_learnt() && !is_settled) {
+      need_bytes = std::max(need_bytes, std::max<int64_t>(0, wanted_bytes(model.graph_for(resting)) - resting));
+    }
+  }
   /// Of a step of which there is no model.
   void has_seen(int64_t plain_need_bytes) {
     if (of == Of::kPlain && is_settled && plain_need_bytes > need_bytes) {

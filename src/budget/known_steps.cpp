@@ -96,17 +96,24 @@ Sight KnownSteps::see(uint64_t signature, double seconds) {
   ++seen_;
   thrift_.trained(seconds);
   const Sight sight = thrift_.see(signature);
-  const auto same = std::find_if(steps_.begin(), steps_.end(),
-                                 [&](const KnownStep& step) { return step.model->signature() == signature; });
-  latest_is_known_ = same != steps_.end();
+  latest_is_known_ = bring_to_front(signature);
   if (latest_is_known_) {
-    KnownStep step = std::move(*same);
-    steps_.erase(same);
-    step.sight = sight;
-    step.seen_at = seen_;
-    steps_.push_front(std::move(step));
+    steps_.front().sight = sight;
+    steps_.front().seen_at = seen_;
   }
   return sight;
+}
+
+bool KnownSteps::bring_to_front(uint64_t signature) {
+  const auto same = std::find_if(steps_.begin(), steps_.end(),
+                                 [&](const KnownStep& step) { return step.model->signature() == signature; });
+  if (same == steps_.end()) {
+    return false;
+  }
+  KnownStep step = std::move(*same);
+  steps_.erase(same);
+  steps_.push_front(std::move(step));
+  return true;
 }
 
 KnownStep* KnownSteps::latest() {
@@ -177,6 +184,27 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes, const Sight& sight,
   latest_is_known_ = true;
 }
 
+void KnownSteps::rehearsed(const StepModel& model, std::vector<plan::Plan> plans, int64_t limit_bytes,
+                           int64_t resting_bytes) {
+  latest_is_known_ = bring_to_front(model.signature());
+  Sight sight;
+  sight.streak = 2;  // it is sure to come: it has a right to plans
+  learn(model, limit_bytes, latest_is_known_ ? steps_.front().sight : sight, 0);
+  KnownStep* step = latest();
+  if (step == nullptr || limit_bytes < 0 || step->model->path.size() != model.path.size()) {
+    return;
+  }
+  for (plan::Plan& plan : plans) {
+    step->plans.push_back(std::make_shared<Itinerary>(make_itinerary(step->model, std::move(plan))));
+  }
+  step->least_bytes = -1;
+  for (const auto& made : step->plans) {
+    step->least_bytes =
+        step->least_bytes < 0 ? made->plan.peak_bytes : std::min(step->least_bytes, made->plan.peak_bytes);
+  }
+  step->choose(limit_bytes, resting_bytes);
+}
+
 std::shared_ptr<const Itinerary> KnownStep::best_for(int64_t limit_bytes, int64_t resting_bytes) const {
   std::shared_ptr<const Itinerary> best;
   for (const auto& made : plans) {
@@ -221,17 +249,23 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
   return seconds;
 }
 
+std::optional<plan::Plan> KnownSteps::plan_for(const plan::Graph& graph, int64_t limit_bytes, bool minimum) {
+  if (graph.steps.size() > kMostPlannedSteps) {
+    return std::nullopt;
+  }
+  plan::PlanOptions options;
+  options.effort = effort_for(graph.steps.size());
+  options.exact_states = 0;
+  options.minimum = minimum;
+  return plan::plan(graph, limit_bytes, options);
+}
+
 void KnownSteps::plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
   const auto start = std::chrono::steady_clock::now();
   const plan::Graph graph = step.model->graph_for(resting_bytes);
   step.plans = repriced(step.plans, step.model, graph);
-  plan::PlanOptions options;
-  options.effort = effort_for(step.model->graph.steps.size());
-  options.exact_states = 0;
-  options.minimum = false;
-  plan::Plan plan = plan::plan(graph, limit_bytes, options);
+  plan::Plan plan = *plan_for(graph, limit_bytes, /*minimum=*/false);
   step.least_bytes = plan.min_feasible_bytes;
-  step.plan = nullptr;
   if (plan.feasible) {
     Itinerary itinerary = make_itinerary(step.model, std::move(plan));
     itinerary.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -240,17 +274,24 @@ void KnownSteps::plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting
       step.plans.erase(step.plans.begin());
     }
   }
-  // A plan that was made for less memory and is faster, by luck of the search, serves as well.
   for (const auto& made : step.plans) {
     step.least_bytes = std::min(step.least_bytes, made->plan.peak_bytes);
-    if (made->plan.peak_bytes <= limit_bytes && (!step.plan || made->plan.time < step.plan->plan.time)) {
-      step.plan = made;
+  }
+  step.choose(limit_bytes, resting_bytes);
+  ++step.plans_made;
+}
+
+/// A plan that was made for less memory and is faster, by luck of the search, serves as well.
+void KnownStep::choose(int64_t limit_bytes, int64_t resting_bytes) {
+  plan = nullptr;
+  for (const auto& made : plans) {
+    if (made->plan.peak_bytes <= limit_bytes && (!plan || made->plan.time < plan->plan.time)) {
+      plan = made;
     }
   }
-  step.planned_limit_bytes = limit_bytes;
-  step.planned_samples = step.seconds.size();
-  step.planned_resting_bytes = resting_bytes;
-  ++step.plans_made;
+  planned_limit_bytes = limit_bytes;
+  planned_samples = seconds.size();
+  planned_resting_bytes = resting_bytes;
 }
 
 }  // namespace encore::budget

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "budget/itinerary.h"
 #include "budget/thrift.h"
@@ -17,13 +18,15 @@ struct KnownStep {
   int64_t planned_limit_bytes = -1;
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
-  int64_t least_bytes = -1;   // the least budget for which a plan is known, as of the last time one was made
-  Sight sight;                // the last one
-  int64_t seen_at = 0;        // the step that it was
+  int64_t least_bytes = -1;  // the least budget for which a plan is known, as of the last time one was made
+  Sight sight;               // the last one
+  int64_t seen_at = 0;       // the step that it was
   int64_t plans_made = 0;
 
   /// The fastest plan that fits, if what rests has changed by no more than bytes; or null.
   std::shared_ptr<const Itinerary> best_for(int64_t limit_bytes, int64_t resting_bytes) const;
+  /// Takes the fastest plan that fits, of those that there are.
+  void choose(int64_t limit_bytes, int64_t resting_bytes);
   /// Whether no plan is known that fits.
   bool has_no_plan(int64_t limit_bytes) const { return plan == nullptr && planned_limit_bytes == limit_bytes; }
 };
@@ -38,6 +41,11 @@ class KnownSteps {
   bool is_worth_learning(const Sight& sight, size_t events, bool followed_its_plan) const;
   /// Adds what was learnt in a step that ended well, in so many seconds.
   void learn(StepModel model, int64_t limit_bytes, const Sight& sight, double seconds);
+  /// A kind of step that was rehearsed, with its plans, is expected next. What that took does not count: somebody asked
+  /// for it.
+  void rehearsed(const StepModel& model, std::vector<plan::Plan> plans, int64_t limit_bytes, int64_t resting_bytes);
+  /// A plan for such a graph, with the least budget for which there is one if `minimum`. None for very many steps.
+  static std::optional<plan::Plan> plan_for(const plan::Graph& graph, int64_t limit_bytes, bool minimum);
   /// The kind of step that was seen last, if it is known; or null.
   KnownStep* latest();
   bool has_plans() const;
@@ -52,12 +60,13 @@ class KnownSteps {
   const Thrift& thrift() const { return thrift_; }
 
  private:
+  bool bring_to_front(uint64_t signature);
   bool make_room_for(const StepModel& model, const Sight& sight);
   void plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
 
   std::deque<KnownStep> steps_;  // most recent first
   Thrift thrift_;
-  int64_t seen_ = 0;             // steps
+  int64_t seen_ = 0;  // steps
   bool latest_is_known_ = false;
 };
 

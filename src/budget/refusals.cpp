@@ -55,6 +55,16 @@ void refuse_resting(int64_t resting_bytes, int64_t limit_bytes, int64_t other_th
   throw BudgetError(message + "; raise it", figures);
 }
 
+void refuse_batch(int64_t batch, int64_t least_bytes, int64_t limit_bytes) {
+  BudgetError::Figures figures;
+  figures.least_bytes = least_bytes;
+  figures.limit_bytes = limit_bytes;
+  figures.least_is_known = true;
+  throw BudgetError("budget: a batch of " + std::to_string(batch) + " needs at least " + exact_bytes(least_bytes) +
+                        ", the budget is " + exact_bytes(limit_bytes) + "; raise it or begin with a smaller batch",
+                    figures);
+}
+
 std::string text_of_unplanned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
   constexpr int64_t kMostOfIt = 4;
   std::string message = "no plan for a step like the last one is known below " + exact_bytes(step.least_bytes) +

@@ -13,6 +13,9 @@ std::string exact_bytes(int64_t bytes);
 /// What rests does not fit.
 [[noreturn]] void refuse_resting(int64_t resting_bytes, int64_t limit_bytes, int64_t other_threads_bytes);
 
+/// Steps of a batch that ran, but for which there is no plan.
+[[noreturn]] void refuse_batch(int64_t batch, int64_t least_bytes, int64_t limit_bytes);
+
 /// What is to be said where a step is refused that is as the last one so far, and no plan is known for that: the budget
 /// for which one is known, and what there is to be saved.
 std::string text_of_unplanned(const KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);

@@ -5,6 +5,14 @@
 
 namespace encore::budget {
 
+int64_t StepModel::born_bytes() const {
+  int64_t bytes = 0;
+  for (const Born& here : born) {
+    bytes += here.other_bytes + here.value_bytes;
+  }
+  return std::max<int64_t>(0, bytes);
+}
+
 plan::Graph StepModel::graph_for(int64_t resting) const {
   int64_t all_born = 0;
   int64_t all_gradients = 0;

@@ -27,6 +27,7 @@ inline run::Meter& meter() {
 struct StepSetting {
   int64_t limit_bytes = run::Meter::kNoLimit;
   int64_t smallest_bytes = kSmallest;
+  bool leaves_no_trace = false;  // a rehearsal: all that it writes to is put back
   /// What to do where an allocation does not fit and nothing is left to give up: refuse it, or go on without a limit to
   /// learn what a step of a kind never seen needs, or in any step.
   enum class AtTheEnd : uint8_t { kRefuse, kLearnNewKinds, kLearn } at_the_end = AtTheEnd::kRefuse;
@@ -148,7 +149,7 @@ class StepGovernor final : public Governor, public run::Limiter, public std::ena
   std::atomic<bool> limit_was_lifted_{false};
   uint8_t slot_ = 0;  // of thread_, with the meter
   Prices prices_;
-  Undo undo_;
+  Undo undo_{setting_.leaves_no_trace};
   Foresight foresight_{undo_};
 };
 

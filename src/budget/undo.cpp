@@ -7,7 +7,7 @@
 
 namespace encore::budget {
 
-Undo::Undo() : random_(at::detail::getDefaultCPUGenerator()) {}
+Undo::Undo(bool everything) : everything_(everything), random_(at::detail::getDefaultCPUGenerator()) {}
 
 void Undo::before_writes(const tape::Tape& tape, const tape::PendingOp& op) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -26,11 +26,14 @@ void Undo::before_writes(const tape::Tape& tape, const tape::PendingOp& op) {
       continue;
     }
     const c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+    if (everything_) {
+      copy(storage, tape.storage(write.storage).counter);
+    }
     if (parameters_.count(impl) > 0) {
       written_bytes_ += parameters_written_.insert(impl).second ? static_cast<int64_t>(storage.nbytes()) : 0;
       continue;
     }
-    if (!seen_.insert(impl).second) {
+    if (everything_ || !seen_.insert(impl).second) {
       continue;
     }
     const auto nbytes = static_cast<int64_t>(storage.nbytes());
@@ -39,10 +42,37 @@ void Undo::before_writes(const tape::Tape& tape, const tape::PendingOp& op) {
     }
     if (nbytes > 0 && nbytes <= kMostCopyBytes && copied_bytes_ + nbytes <= kMostCopiedBytes) {
       const auto* bytes = static_cast<const char*>(compat::data_of(storage));
-      copies_.push_back({weak, std::vector<char>(bytes, bytes + nbytes)});
+      copies_.push_back(
+          {weak, std::vector<char>(bytes, bytes + nbytes), c10::VariableVersion(c10::VariableVersion::DISABLED), 0});
       copied_bytes_ += nbytes;
     }
   }
+}
+
+/// Of a rehearsal: the bytes as they are before the first write.
+void Undo::copy(const c10::Storage& storage, const c10::VariableVersion& counter) {
+  if (!seen_.insert(storage.unsafeGetStorageImpl()).second) {
+    return;
+  }
+  const auto* bytes = static_cast<const char*>(compat::data_of(storage));
+  const size_t nbytes = bytes == nullptr ? 0 : storage.nbytes();
+  copies_.push_back({storage.getWeakStorageImpl(), std::vector<char>(bytes, bytes + nbytes), counter,
+                     counter.enabled() ? counter.current_version() : 0});
+  copied_bytes_ += static_cast<int64_t>(nbytes);
+}
+
+void Undo::keep_gradient(const at::Tensor& leaf) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const at::Tensor& gradient = leaf.grad();
+  if (!gradient.defined() || !tape::is_plain(gradient)) {
+    return;
+  }
+  copy(gradient.storage(), gradient.unsafeGetTensorImpl()->version_counter());
+  const auto bytes = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& copy) {
+    return copy.storage._unsafe_get_target() == gradient.storage().unsafeGetStorageImpl();
+  });
+  kept_gradients_.push_back({leaf, c10::weak_intrusive_ptr<c10::TensorImpl>(gradient.getIntrusivePtr()),
+                             tape::Geometry::of(gradient), static_cast<size_t>(bytes - copies_.begin())});
 }
 
 void Undo::accumulates_into(const at::Tensor& leaf) {
@@ -58,7 +88,7 @@ void Undo::accumulates_into(const at::Tensor& leaf) {
     if (tape::is_plain(gradient)) {
       const c10::StorageImpl* bytes = gradient.storage().unsafeGetStorageImpl();
       entry.zeroed = zeroed_.count(bytes) > 0;
-      forget_copy(bytes);
+      everything_ ? copy(gradient.storage(), gradient.unsafeGetTensorImpl()->version_counter()) : forget_copy(bytes);
     }
   }
   const auto nbytes = static_cast<int64_t>(leaf.storage().nbytes());
@@ -147,6 +177,9 @@ int64_t Undo::gradients_added_to() const {
 
 std::string Undo::text() const {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (everything_) {
+    return "nothing has changed: it was a rehearsal";
+  }
   if (!parameters_written_.empty()) {
     return std::to_string(parameters_written_.size()) + " of " + std::to_string(parameters_.size()) +
            " parameters were written by then: the model is between two steps, go on from a saved copy";
@@ -166,7 +199,7 @@ void Undo::put_back(const tape::Tape& tape) {
 
 bool Undo::put_back_tensors() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!parameters_written_.empty()) {
+  if (!parameters_written_.empty() && !everything_) {
     return false;
   }
   for (const Leaf& leaf : leaves_) {
@@ -187,9 +220,33 @@ bool Undo::put_back_tensors() {
     const c10::Storage storage(copy.storage.lock());
     if (storage && storage.nbytes() == copy.bytes.size()) {
       std::memcpy(compat::data_of(storage), copy.bytes.data(), copy.bytes.size());
+      if (c10::VariableVersion counter = copy.counter; counter.enabled()) {
+        compat::set_version(counter, copy.version);  // the same counter: graphs that saved it find it unchanged
+      }
     }
   }
+  put_back_kept_gradients();
   return true;
+}
+
+void Undo::put_back_kept_gradients() {
+  for (Kept& kept : kept_gradients_) {
+    at::Tensor& now = kept.leaf.mutable_grad();
+    if (now.defined() && now.unsafeGetTensorImpl() == kept.gradient._unsafe_get_target()) {
+      continue;
+    }
+    now = at::Tensor();
+    if (auto before = kept.gradient.lock()) {
+      now = at::Tensor(std::move(before));
+      continue;
+    }
+    const std::vector<char>& bytes = copies_[kept.copy].bytes;
+    const c10::Storage anew = tape::new_storage(static_cast<int64_t>(bytes.size()));
+    if (!bytes.empty()) {
+      std::memcpy(compat::data_of(anew), bytes.data(), bytes.size());
+    }
+    now = kept.geometry.over(anew);
+  }
 }
 
 /// Without the mutex: an allocation under a generator's own lock may be refused, and asks for text().
