@@ -4,12 +4,12 @@ from __future__ import annotations
 import html
 import os
 from types import TracebackType
-from typing import Any, Optional, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 import torch
 
 from encore import _core
-from encore._core import StepReport
+from encore._core import LargestBatch, Rehearsed, StepReport
 from encore._errors import BudgetError, Error, InvalidArgument
 from encore._modules import Follow, Names
 
@@ -53,6 +53,32 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<{'open ' if self._open is not None else ''}step of {self._budget!r}>"
+
+
+class _Then:
+    """What optimizers keep besides bytes of tensors, as it was."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._saved: List[Tuple[Any, Dict[Any, Any], List[Dict[str, Any]]]] = [
+            (o, {key: _copied(state) for key, state in o.state.items()}, [dict(group) for group in o.param_groups])
+            for o in optimizers
+        ]
+
+    def leaves(self) -> List[torch.Tensor]:
+        found = [leaf for _, _, groups in self._saved for group in groups for leaf in group["params"]]
+        return list({id(leaf): leaf for leaf in found}.values())
+
+    def put_back(self) -> None:
+        for optimizer, states, groups in self._saved:
+            optimizer.state.clear()
+            optimizer.state.update({key: _copied(state) for key, state in states.items()})
+            for group, before in zip(optimizer.param_groups, groups):
+                group.clear()
+                group.update(before)
+
+
+def _copied(state: Any) -> Any:
+    return dict(state) if isinstance(state, dict) else state
 
 
 def _limit(limit: Any) -> Union[str, int]:
@@ -107,6 +133,22 @@ class MemoryBudget:
     def step(self) -> Step:
         """The scope of one training step, for a with statement."""
         return Step(self)
+
+    def rehearse(self, step: Callable[[], Any], optimizers: Sequence[torch.optim.Optimizer] = ()) -> Rehearsed:
+        """Runs the training step once, within the limit, tells what it needs, and puts everything back bit for bit.
+
+        `step` is what stands inside `with budget.step():`; `optimizers` are all that it steps or whose gradients it lets
+        go of. Python variables that it assigns to stay assigned. The next step of this kind follows a plan.
+        """
+        then = _Then(optimizers)
+        return self._core.rehearse(step, then.leaves(), then.put_back)
+
+    def largest_batch(
+        self, step: Callable[[int], Any], low: int, high: int, optimizers: Sequence[torch.optim.Optimizer] = ()
+    ) -> LargestBatch:
+        """The largest batch from `low` to `high` whose steps fit; `step` runs one for the size that it gets."""
+        then = _Then(optimizers)
+        return self._core.largest_batch(step, low, high, then.leaves(), then.put_back)
 
     def set_limit(self, limit: Union[str, int]) -> None:
         """From the next step on."""

@@ -1,6 +1,8 @@
 // Budgets, their steps and reports.
 #include <encore/budget.h>
 
+#include <torch/optim/sgd.h>
+
 #include "python/bindings.h"
 
 namespace encore::python {
@@ -80,10 +82,78 @@ void bind_reports(py::module_& module) {
       .def("__repr__", &StepReport::text);
 }
 
+/// Python's optimizers are put back by Python, and their gradients as those of an optimizer in C++, which is never
+/// stepped.
+class Gradients {
+ public:
+  explicit Gradients(std::vector<at::Tensor> leaves) {
+    if (!leaves.empty()) {
+      holder_ = std::make_unique<torch::optim::SGD>(std::move(leaves), torch::optim::SGDOptions(1));
+    }
+  }
+  std::vector<torch::optim::Optimizer*> optimizers() const {
+    return holder_ ? std::vector<torch::optim::Optimizer*>{holder_.get()} : std::vector<torch::optim::Optimizer*>();
+  }
+
+ private:
+  std::unique_ptr<torch::optim::SGD> holder_;
+};
+
+Rehearsed rehearse(MemoryBudget& budget, const py::function& step, const std::vector<at::Tensor>& leaves,
+                   const py::function& put_back) {
+  const auto call = [](const py::function& function) {
+    const py::gil_scoped_acquire gil;
+    function();
+  };
+  const Gradients gradients(leaves);
+  const py::gil_scoped_release no_gil;
+  return budget.rehearse([&] { call(step); }, gradients.optimizers(), [&] { call(put_back); });
+}
+
+LargestBatch largest_batch(MemoryBudget& budget, const py::function& step, int64_t low, int64_t high,
+                           const std::vector<at::Tensor>& leaves, const py::function& put_back) {
+  const Gradients gradients(leaves);
+  const py::gil_scoped_release no_gil;
+  const auto call_step = [&](int64_t batch) {
+    const py::gil_scoped_acquire gil;
+    step(batch);
+  };
+  const auto call_put_back = [&] {
+    const py::gil_scoped_acquire gil;
+    put_back();
+  };
+  return budget.largest_batch(call_step, low, high, gradients.optimizers(), call_put_back);
+}
+
+void bind_rehearsals(py::module_& module) {
+  py::class_<StepForecast>(module, "StepForecast", "What a step will need; -1 where that is not known.")
+      .def_readonly("resting_bytes", &StepForecast::resting_bytes)
+      .def_readonly("plain_peak_bytes", &StepForecast::plain_peak_bytes)
+      .def_readonly("least_bytes", &StepForecast::least_bytes)
+      .def_readonly("plain_seconds", &StepForecast::plain_seconds)
+      .def_readonly("predicted_peak_bytes", &StepForecast::predicted_peak_bytes)
+      .def_readonly("predicted_seconds", &StepForecast::predicted_seconds);
+  py::class_<Rehearsed>(module, "Rehearsed", "What a rehearsal shows. str() has it all on one screen.")
+      .def_readonly("first", &Rehearsed::first)
+      .def_readonly("later", &Rehearsed::later)
+      .def_readonly("limit_bytes", &Rehearsed::limit_bytes)
+      .def_readonly("copied_bytes", &Rehearsed::copied_bytes)
+      .def_readonly("left_bytes", &Rehearsed::left_bytes)
+      .def_readonly("rehearsal_seconds", &Rehearsed::rehearsal_seconds)
+      .def_property_readonly("fits", &Rehearsed::fits)
+      .def("__str__", &Rehearsed::text)
+      .def("__repr__", &Rehearsed::text);
+  py::class_<LargestBatch>(module, "LargestBatch", "The largest batch that fits.")
+      .def_readonly("batch", &LargestBatch::batch)
+      .def_readonly("forecast", &LargestBatch::forecast)
+      .def_readonly("rehearsals", &LargestBatch::rehearsals);
+}
+
 }  // namespace
 
 void bind_budget(py::module_& module) {
   bind_reports(module);
+  bind_rehearsals(module);
   py::class_<OpenStep>(module, "OpenStep")
       .def("end", &OpenStep::end, NoGil(), py::arg("failed"))
       .def("set_loss", &OpenStep::set_loss, NoGil(), py::arg("loss"))
@@ -103,6 +173,9 @@ void bind_budget(py::module_& module) {
       .def(
           "set_limit",
           [](MemoryBudget& budget, const std::string& limit) { budget.set_limit(std::string_view(limit)); }, NoGil())
+      .def("rehearse", &rehearse, py::arg("step"), py::arg("leaves"), py::arg("put_back"))
+      .def("largest_batch", &largest_batch, py::arg("step"), py::arg("low"), py::arg("high"), py::arg("leaves"),
+           py::arg("put_back"))
       .def("limit_bytes", &MemoryBudget::limit_bytes, NoGil())
       .def("leave_alone_below", &MemoryBudget::leave_alone_below, NoGil(), py::arg("bytes"))
       .def("report", &MemoryBudget::report, NoGil())

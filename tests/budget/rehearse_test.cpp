@@ -86,8 +86,11 @@ TEST(Rehearse, AUsersProgram) {
   const Rehearsed rehearsed = budget.rehearse([&] { training.step(); }, {&training.optimizer});
   budget.set_limit(std::max(rehearsed.first.least_bytes, rehearsed.later.least_bytes));
   for (int i = 0; i < 3; ++i) {
-    const auto step = budget.step();
-    training.step();
+    {
+      const auto step = budget.step();
+      training.step();
+    }
+    EXPECT_TRUE(i > 0 || budget.report().mode == StepMode::kPlanned) << budget.report().text();
   }
   EXPECT_EQ(budget.report().step, 2) << "a rehearsal is no step";
   EXPECT_FALSE(budget.report().refused);

@@ -189,5 +189,72 @@ class Reports(Case):
                     self.assertIn(text, file.read())
 
 
+class Rehearsals(Case):
+    def training(self):
+        torch.manual_seed(3)
+        layers = [(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Tanh(), nn.Dropout(0.2)) for _ in range(6)]
+        net = nn.Sequential(*[module for layer in layers for module in layer])
+        x, optimizer = torch.randn(512, 64), torch.optim.Adam(net.parameters())
+
+        def step(rows=128):
+            optimizer.zero_grad(set_to_none=True)
+            net(x[:rows]).square().mean().backward()
+            optimizer.step()
+
+        def state():
+            tensors = [t.detach().clone() for t in net.state_dict().values()] + [torch.get_rng_state()]
+            tensors += [torch.zeros(0) if p.grad is None else p.grad.clone() for p in net.parameters()]
+            kept = [v for p in net.parameters() for v in optimizer.state.get(p, {}).values()]
+            return tensors + [torch.as_tensor(v).clone() for v in kept]
+
+        return optimizer, step, state
+
+    def test_changes_nothing_and_the_first_step_is_planned(self):
+        optimizer, step, state = self.training()
+        for trained in range(2):
+            before, live = state(), encore.live_tensor_bytes()
+            budget = encore.MemoryBudget("1GiB")
+            rehearsed = budget.rehearse(step, [optimizer])
+            self.assertEqual(encore.live_tensor_bytes(), live)
+            after = state()
+            self.assertEqual(len(after), len(before))
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(after, before)))
+            del before, after
+            self.assertLess(rehearsed.first.least_bytes, rehearsed.first.plain_peak_bytes)
+            step()
+        optimizer, step, state = self.training()
+        budget = encore.MemoryBudget("1GiB")
+        budget.set_limit(budget.rehearse(step, [optimizer]).first.least_bytes)
+        with budget.step():
+            step()
+        self.assertEqual(budget.report().mode, encore.StepMode.PLANNED, budget.report())
+
+    def test_errors_arrive_and_nothing_has_changed(self):
+        optimizer, step, state = self.training()
+        before = state()
+        with self.assertRaises(encore.BudgetError):
+            encore.MemoryBudget(encore.live_tensor_bytes() + 1000).rehearse(step, [optimizer])
+
+        def fails():
+            step()
+            raise KeyError("at the end")
+
+        with self.assertRaises(KeyError):
+            encore.MemoryBudget("1GiB").rehearse(fails, [optimizer])
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(state(), before)))
+
+    def test_the_largest_batch(self):
+        optimizer, step, _ = self.training()
+        budget = encore.MemoryBudget("1GiB")
+        at_200 = budget.rehearse(lambda: step(200), [optimizer])
+        budget.set_limit(max(at_200.first.least_bytes, at_200.later.least_bytes) + 1000)
+        found = budget.largest_batch(step, 2, 512, [optimizer])
+        self.assertIn(found.batch, range(200, 220))
+        self.assertTrue(found.forecast.fits)
+        with budget.step():
+            step(found.batch)
+        self.assertLessEqual(budget.report().peak_bytes, budget.limit_bytes)
+
+
 if __name__ == "__main__":
     unittest.main()
