@@ -209,6 +209,10 @@ class Rehearsals(Case):
 
         return optimizer, step, state
 
+    def assert_same(self, now, before):
+        self.assertEqual(len(now), len(before))
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(now, before)))
+
     def test_changes_nothing_and_the_first_step_is_planned(self):
         optimizer, step, state = self.training()
         for trained in range(2):
@@ -216,10 +220,8 @@ class Rehearsals(Case):
             budget = encore.MemoryBudget("1GiB")
             rehearsed = budget.rehearse(step, [optimizer])
             self.assertEqual(encore.live_tensor_bytes(), live)
-            after = state()
-            self.assertEqual(len(after), len(before))
-            self.assertTrue(all(torch.equal(a, b) for a, b in zip(after, before)))
-            del before, after
+            self.assert_same(state(), before)
+            del before
             self.assertLess(rehearsed.first.least_bytes, rehearsed.first.plain_peak_bytes)
             step()
         optimizer, step, state = self.training()
@@ -241,7 +243,7 @@ class Rehearsals(Case):
 
         with self.assertRaises(KeyError):
             encore.MemoryBudget("1GiB").rehearse(fails, [optimizer])
-        self.assertTrue(all(torch.equal(a, b) for a, b in zip(state(), before)))
+        self.assert_same(state(), before)
 
     def test_the_largest_batch(self):
         optimizer, step, _ = self.training()
