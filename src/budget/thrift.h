@@ -15,9 +15,9 @@ struct Sight {
   int64_t streak = 0;    // how many steps in a row were of this kind, this one included
 };
 
-/// A step that is never seen again is not worth a model and a plan, and whether it will be is not known when it ends. So
-/// of a kind that is new only a hash is kept, unless steps have come back often so far. Kinds that come back are learnt
-/// and planned within a share of the time of training.
+/// A step that is never seen again is not worth a model and a plan, and whether it will be is not known when it ends.
+/// So of a kind that is new only a hash is kept, unless steps have come back often so far. Kinds that come back are
+/// learnt and planned within a share of the time of training.
 ///
 /// That share must not depend on the clock where a training is steady, or no two runs would be alike: the first two
 /// kinds (with and without the optimizer's state), and those that come several times in a row, have a number of plans
