@@ -328,7 +328,10 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
 budget::StepModel MemoryBudget::Step::Impl::build_model() const {
   const std::vector<std::string> modules =
       trail.empty() ? budget::module_paths(budget->modules, open.tape()) : trail.of_ops(open.tape().ops().size());
-  return budget::build_model(*open.residency(), governor->journal(), report.resting_bytes, modules);
+  budget::StepModel model = budget::build_model(*open.residency(), governor->journal(), report.resting_bytes, modules);
+  // What backward has left with others than leaves, as torch::autograd::grad does, zero_grad() does not let go.
+  model.gradients_go = model.gradients_go && 2 * governor->undo().new_gradient_bytes() >= model.gradient_bytes();
+  return model;
 }
 
 /// Whether it did what it does without Encore.

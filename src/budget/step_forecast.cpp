@@ -13,16 +13,21 @@ int64_t StepModel::born_bytes() const {
   return std::max<int64_t>(0, bytes);
 }
 
+int64_t StepModel::gradient_bytes() const {
+  int64_t bytes = 0;
+  for (const Born& here : born) {
+    bytes += here.gradient_bytes;
+  }
+  return std::max<int64_t>(0, bytes);
+}
+
 plan::Graph StepModel::graph_for(int64_t resting) const {
   int64_t all_born = 0;
-  int64_t all_gradients = 0;
   for (const Born& here : born) {
     all_born += here.other_bytes + here.value_bytes;
-    all_gradients += here.gradient_bytes;
   }
   // Gradients that rest now and will have gone when backward makes them anew.
-  const int64_t going =
-      gradients_go && resting - resting_bytes >= all_gradients ? std::max<int64_t>(0, all_gradients) : 0;
+  const int64_t going = gradients_go && resting - resting_bytes >= gradient_bytes() ? gradient_bytes() : 0;
   all_born -= going;
   // What rested before the measured step and was let go in it, but is not there now (gradients, after a refusal).
   const int64_t let_go = background.empty() ? 0 : -*std::min_element(background.begin(), background.end());

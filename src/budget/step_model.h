@@ -41,6 +41,8 @@ struct StepModel {
   uint64_t signature() const { return path.empty() ? 0 : path.back(); }
   /// What the training step left to rest.
   int64_t born_bytes() const;
+  /// Of what is born, by nodes of a backward.
+  int64_t gradient_bytes() const;
   /// The graph with the backgrounds of a training step that begins with so many live bytes. What rests more than before
   /// the measured one was born in that: it does not come anew.
   plan::Graph graph_for(int64_t resting) const;
