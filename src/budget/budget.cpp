@@ -330,7 +330,11 @@ budget::StepModel MemoryBudget::Step::Impl::build_model() const {
       trail.empty() ? budget::module_paths(budget->modules, open.tape()) : trail.of_ops(open.tape().ops().size());
   budget::StepModel model = budget::build_model(*open.residency(), governor->journal(), report.resting_bytes, modules);
   // What backward has left with others than leaves, as torch::autograd::grad does, zero_grad() does not let go.
-  model.gradients_go = model.gradients_go && 2 * governor->undo().new_gradient_bytes() >= model.gradient_bytes();
+  int64_t leaves_bytes = 0;
+  for (const budget::Undo::LeafBytes& leaf : governor->undo().leaves()) {
+    leaves_bytes += leaf.gradient != nullptr ? leaf.nbytes : 0;
+  }
+  model.gradients_go = model.gradients_go && 2 * leaves_bytes >= model.gradient_bytes();
   return model;
 }
 
