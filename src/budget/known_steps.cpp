@@ -195,7 +195,7 @@ void KnownSteps::rehearsed(const StepModel& model, std::vector<plan::Plan> plans
     return;
   }
   for (plan::Plan& plan : plans) {
-    step->plans.push_back(std::make_shared<Itinerary>(make_itinerary(step->model, std::move(plan))));
+    step->add(make_itinerary(step->model, std::move(plan)));
   }
   step->least_bytes = -1;
   for (const auto& made : step->plans) {
@@ -269,16 +269,20 @@ void KnownSteps::plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting
   if (plan.feasible) {
     Itinerary itinerary = make_itinerary(step.model, std::move(plan));
     itinerary.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    step.plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
-    if (step.plans.size() > kMostPlans) {
-      step.plans.erase(step.plans.begin());
-    }
+    step.add(std::move(itinerary));
   }
   for (const auto& made : step.plans) {
     step.least_bytes = std::min(step.least_bytes, made->plan.peak_bytes);
   }
   step.choose(limit_bytes, resting_bytes);
   ++step.plans_made;
+}
+
+void KnownStep::add(Itinerary itinerary) {
+  plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
+  if (plans.size() > kMostPlans) {
+    plans.erase(plans.begin());
+  }
 }
 
 /// A plan that was made for less memory and is faster, by luck of the search, serves as well.

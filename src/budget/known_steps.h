@@ -25,6 +25,8 @@ struct KnownStep {
 
   /// The fastest plan that fits, if what rests has changed by no more than bytes; or null.
   std::shared_ptr<const Itinerary> best_for(int64_t limit_bytes, int64_t resting_bytes) const;
+  /// One more plan for the model as it is; of very many the oldest goes.
+  void add(Itinerary itinerary);
   /// Takes the fastest plan that fits, of those that there are.
   void choose(int64_t limit_bytes, int64_t resting_bytes);
   /// Whether no plan is known that fits.

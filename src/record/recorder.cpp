@@ -115,54 +115,6 @@ Recorder::~Recorder() {
   uninstall();
 }
 
-void Recorder::uninstall() {
-  if (installed_) {
-    installed_ = false;
-    this_thread().observer.remove();
-    this_thread().recorder = outer_;
-  }
-}
-
-Recorder* Recorder::current() {
-  ThreadState& thread = this_thread();
-  while (thread.recorder != nullptr && thread.recorder->abandoned_.load()) {
-    // Its scope was destroyed on another thread, which could not take it off this one.
-    const std::shared_ptr<Recorder> last_owner = std::move(thread.recorder->abandoned_self_);
-    thread.recorder->uninstall();
-  }
-  return thread.recorder;
-}
-
-void Recorder::abandon(std::shared_ptr<Recorder> self) {
-  Recorder& recorder = *self;
-  recorder.abandoned_self_ = std::move(self);
-  recorder.abandoned_.store(true);
-}
-
-Recorder::Pause::Pause() {
-  ++this_thread().paused;
-}
-Recorder::Pause::~Pause() {
-  --this_thread().paused;
-}
-bool Recorder::is_paused() {
-  return this_thread().paused > 0;
-}
-
-Recorder::Unobserved::Unobserved() : users_(this_thread().observer.rest()) {}
-Recorder::Unobserved::~Unobserved() {
-  this_thread().observer.resume(users_, callback());
-}
-
-Recorder::Aside::Aside()
-    : recorder_(std::exchange(this_thread().recorder, nullptr)), paused_(std::exchange(this_thread().paused, 0)) {}
-Recorder::Aside::~Aside() {
-  if (!forgotten_) {
-    this_thread().recorder = recorder_;
-    this_thread().paused = paused_;
-  }
-}
-
 void Recorder::rethrow_failure() {
   if (failure_) {
     std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -232,12 +184,12 @@ void Recorder::start(const at::RecordFunction& call) {
     }
     return;
   }
-  if (recorded_ == nullptr) {
-    open_and_close_regions();
-  }
   const auto args = last(call.inputs().data(), call.inputs().size(), info->num_args);
   if (info->is_detach && is_detached(args)) {
     return;  // zero_grad() does so to gradients: the step is the same whether there were any
+  }
+  if (recorded_ == nullptr) {
+    open_and_close_regions();
   }
   const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
   {
