@@ -1,7 +1,11 @@
 // Numbers as text are the same in every locale.
 #pragma once
 
+#include <array>
 #include <clocale>
+#include <cstdio>
+#include <sstream>
+#include <string>
 
 #include <locale.h>
 
@@ -21,6 +25,20 @@ class PlainNumbers {
     return locale;
   }
   locale_t before_;
+};
+
+/// printf of one number.
+inline std::string number_text(const char* format, double value) {
+  const PlainNumbers plain_numbers;
+  std::array<char, 400> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+/// The same for a stream: a C++ locale would have 1000 written as 1.000.
+class PlainStream : public std::ostringstream {
+ public:
+  PlainStream() { imbue(std::locale::classic()); }
 };
 
 }  // namespace encore

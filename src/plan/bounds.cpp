@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "plan/last_path.h"
 
 namespace encore::plan {
 namespace {
@@ -17,7 +20,60 @@ int64_t while_running(const Compact& graph, int32_t t) {
   return bytes;
 }
 
+// All steps (the sink too), those first for which much has to be in memory if nothing is ever used twice.
+std::vector<int32_t> by_need(const Compact& graph) {
+  std::vector<double> need(graph.n + 1, 0);
+  std::vector<int32_t> inputs;
+  for (int32_t t = 0; t <= graph.n; ++t) {
+    inputs.assign(graph.inputs(t).begin(), graph.inputs(t).end());
+    const auto rest = [&](int32_t i) { return need[i] - static_cast<double>(graph.bytes[i]); };
+    std::sort(inputs.begin(), inputs.end(), [&](int32_t a, int32_t b) { return rest(a) > rest(b); });
+    double waiting = 0;
+    for (const int32_t input : inputs) {
+      need[t] = std::max(need[t], waiting + need[input]);
+      waiting += static_cast<double>(graph.bytes[input]);
+    }
+    need[t] = std::max(need[t], waiting + static_cast<double>(graph.bytes[t] + graph.temp[t]));
+  }
+  std::vector<int32_t> order(graph.n + 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return need[a] > need[b]; });
+  return order;
+}
+
 }  // namespace
+
+int64_t least_peak_by_paths(const Compact& compact, const Graph& graph, int64_t least, int64_t most, int64_t max_work) {
+  constexpr int32_t kFew = 100;
+  // In large graphs others than the neediest step say no more than it does.
+  const bool few = compact.n <= kFew;
+  const size_t count = few ? compact.n + 1 : 1;
+  const double close = few ? 1 : 1.01;
+  LastPath paths(compact, graph);
+  const std::vector<int32_t> targets = by_need(compact);
+  for (size_t k = 0; k < count; ++k) {
+    // A step that doesn't show a little more isn't asked for more. Then further and further up, and halving.
+    int64_t not_shown = most + 1;
+    double part = few ? 1 : 1.02;
+    while (static_cast<double>(not_shown) > static_cast<double>(least) * close + 1) {
+      const auto low = static_cast<double>(least);
+      const double middle = std::min(low * part, std::sqrt(low * static_cast<double>(not_shown)));
+      const int64_t bytes = std::clamp(static_cast<int64_t>(middle), least + 1, not_shown - 1);
+      if (paths.work() > max_work) {
+        return least;
+      }
+      if (paths.needs(targets[k], bytes, max_work / 3)) {
+        least = bytes;
+        part = std::max(1.1, part * part);
+      } else if (part <= 1.02) {
+        break;
+      } else {
+        not_shown = bytes;
+      }
+    }
+  }
+  return least;
+}
 
 int64_t least_peak(const Compact& graph) {
   int64_t least = 0;

@@ -1,151 +1,73 @@
 // The readers and writers of the JSON formats.
 #include <encore/plan/json.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
-#include <encore/error.h>
+#include "base/json_reader.h"
+#include "plan/names.h"
 
 namespace encore::plan {
 namespace {
 
 using nlohmann::json;
 
-// Says where in the file something is: "graph.json: step 3 ('conv'): time".
-struct Place {
-  std::string text;
-  [[nodiscard]] Place field(const std::string& name) const { return {text + ": " + name}; }
-  [[noreturn]] void refuse(const std::string& what) const { throw InvalidArgument(text + " " + what); }
-};
-
-const json& member(const json& object, const char* name, const Place& place) {
-  const auto it = object.find(name);
-  if (it == object.end()) {
-    place.field(name).refuse("is missing");
-  }
-  return *it;
-}
-
-double read_time(const json& object, const char* name, const Place& place) {
-  const json& value = member(object, name, place);
-  if (!value.is_number()) {
-    place.field(name).refuse("is " + std::string(value.type_name()) + ", not a number");
-  }
-  return value.get<double>();
-}
-
-int64_t to_integer(const json& value, const Place& place) {
-  if (value.is_number_unsigned() &&
-      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    place.refuse("is more than 64 bits can count");
-  }
-  if (!value.is_number_integer()) {
-    place.refuse("is " + (value.is_number_float() ? value.dump() : std::string(value.type_name())) +
-                 ", not a whole number within 64 bits");
-  }
-  return value.get<int64_t>();
-}
-
-int64_t read_bytes(const json& object, const char* name, const Place& place, bool optional = false) {
-  if (optional && !object.contains(name)) {
-    return 0;
-  }
-  return to_integer(member(object, name, place), place.field(name));
-}
-
 // Steps are 32-bit; what doesn't fit can't be right either, and -1 is refused by check() with the same words.
-int32_t read_step(const json& value, const Place& place) {
-  const int64_t step = to_integer(value, place);
+int32_t read_step(const json& value, const std::string& place) {
+  const int64_t step = JsonReader::to_integer(value, place);
   if (step < std::numeric_limits<int32_t>::min() || step > std::numeric_limits<int32_t>::max()) {
-    place.refuse("is " + std::to_string(step) + ", which is not a step");
+    throw InvalidArgument(place + " is " + std::to_string(step) + ", which is not a step");
   }
   return static_cast<int32_t>(step);
 }
 
-std::string read_name(const json& object, const char* name, const Place& place) {
-  if (!object.contains(name)) {
-    return "";
-  }
-  if (!object[name].is_string()) {
-    place.field(name).refuse("is " + std::string(object[name].type_name()) + ", not a string");
-  }
-  return object[name].get<std::string>();
+std::vector<int32_t> read_steps(const JsonReader& reader, const char* field) {
+  static_cast<void>(reader.required(field));
+  return reader.list(field, read_step);
 }
 
-std::vector<int32_t> read_steps(const json& object, const char* name, const Place& place) {
-  const json& value = member(object, name, place);
-  if (!value.is_array()) {
-    place.field(name).refuse("is " + std::string(value.type_name()) + ", not an array");
-  }
-  std::vector<int32_t> steps;
-  for (const json& item : value) {
-    steps.push_back(read_step(item, place.field(name + ("[" + std::to_string(steps.size()) + "]"))));
-  }
-  return steps;
+// What is negative is refused by check(), with the step's name.
+int64_t read_bytes(const JsonReader& reader, const char* field) {
+  return reader.integer(field, std::numeric_limits<int64_t>::min(), 0);
 }
 
-Variant read_variant(const json& value, const Place& place) {
-  if (!value.is_object()) {
-    place.refuse("is " + std::string(value.type_name()) + ", not an object");
-  }
-  return {read_name(value, "kind", place), read_bytes(value, "bytes", place), read_time(value, "encode_time", place),
-          read_time(value, "decode_time", place)};
+Variant read_variant(const json& value, const std::string& place) {
+  const JsonReader reader(value, place);
+  return {reader.text("kind"), reader.required_integer("bytes"), reader.required_number("encode_time"),
+          reader.required_number("decode_time")};
 }
 
 Step read_one_step(const json& value, size_t index, const std::string& file) {
-  const Place number{file + ": step " + std::to_string(index)};
+  const std::string place = file + ": step " + std::to_string(index);
   Step step;
-  step.name = read_name(value, "name", number);
-  const Place place{number.text + (step.name.empty() ? "" : " ('" + step.name + "')")};
-  step.time = read_time(value, "time", place);
-  step.bytes = read_bytes(value, "bytes", place);
-  step.temp_bytes = read_bytes(value, "temp_bytes", place, true);
-  step.background_bytes = read_bytes(value, "background_bytes", place, true);
-  step.inputs = read_steps(value, "inputs", place);
-  if (value.contains("held_until")) {
-    step.held_until = read_step(value["held_until"], place.field("held_until"));
+  step.name = JsonReader(value, place).text("name");
+  const JsonReader reader(value, place + (step.name.empty() ? "" : " ('" + step.name + "')"));
+  step.time = reader.required_number("time");
+  step.bytes = reader.required_integer("bytes");
+  step.temp_bytes = read_bytes(reader, "temp_bytes");
+  step.background_bytes = read_bytes(reader, "background_bytes");
+  step.inputs = read_steps(reader, "inputs");
+  if (const json* held_until = reader.find("held_until")) {
+    step.held_until = read_step(*held_until, reader.place_of("held_until"));
   }
-  if (value.contains("variants")) {
-    if (!value["variants"].is_array()) {
-      place.field("variants").refuse("is " + std::string(value["variants"].type_name()) + ", not an array");
-    }
-    for (const json& item : value["variants"]) {
-      step.variants.push_back(
-          read_variant(item, place.field("variants[" + std::to_string(step.variants.size()) + "]")));
-    }
-  }
+  step.variants = reader.list("variants", read_variant);
   return step;
 }
 
 Stage read_one_stage(const json& value, size_t index, const std::string& file) {
-  const Place place{file + ": stage " + std::to_string(index)};
-  return {read_time(value, "forward_time", place),
-          read_time(value, "backward_time", place),
-          read_bytes(value, "output_bytes", place),
-          read_bytes(value, "saved_bytes", place),
-          read_bytes(value, "forward_temp_bytes", place, true),
-          read_bytes(value, "backward_temp_bytes", place, true)};
+  const JsonReader reader(value, file + ": stage " + std::to_string(index));
+  return {reader.required_number("forward_time"),   reader.required_number("backward_time"),
+          reader.required_integer("output_bytes"),  reader.required_integer("saved_bytes"),
+          read_bytes(reader, "forward_temp_bytes"), read_bytes(reader, "backward_temp_bytes")};
 }
 
-json parse(std::string_view text, const std::string& file, const json::parser_callback_t& callback = nullptr) {
-  json root;
-  try {
-    root = json::parse(text.begin(), text.end(), callback);
-  } catch (const json::exception& error) {
-    throw InvalidArgument(file + ": not JSON: " + error.what());
+OpKind read_kind(const std::string& word, const std::string& place) {
+  const auto* const kind =
+      std::find_if(kOpKinds.begin(), kOpKinds.end(), [&](OpKind known) { return word == name_of(known); });
+  if (kind == kOpKinds.end()) {
+    throw InvalidArgument(place + " is '" + word + "', not compute, drop, encode or decode");
   }
-  if (!root.is_object()) {
-    throw InvalidArgument(file + ": is " + root.type_name() + ", not an object");
-  }
-  return root;
-}
-
-std::string read_format(const json& root, const std::string& file) {
-  const Place place{file};
-  member(root, "format", place);
-  return read_name(root, "format", place);
+  return *kind;
 }
 
 }  // namespace
@@ -178,24 +100,21 @@ Problem read_problem(std::string_view text, const std::string& name) {
     }
     return false;
   };
-  const json root = parse(text, name, take);
-  const std::string format = read_format(root, name);
+  const json root = JsonReader::parse(text, name, take);
+  const JsonReader reader(root, name);
+  const std::string format = reader.required_text("format");
   const bool is_graph = format == "encore-graph-1";
   if (!is_graph && format != "encore-chain-1") {
-    throw InvalidArgument(name + ": format is '" + format + "', not 'encore-graph-1' or 'encore-chain-1'");
+    reader.refuse("format", "is '" + format + "', not 'encore-graph-1' or 'encore-chain-1'");
   }
-  const Place place{name};
-  const char* list = is_graph ? "steps" : "stages";
-  if (!member(root, list, place).is_array()) {
-    place.field(list).refuse("is " + std::string(root[list].type_name()) + ", not an array");
-  }
+  static_cast<void>(reader.required_array(is_graph ? "steps" : "stages"));
   try {
     if (is_graph) {
-      graph.outputs = read_steps(root, "outputs", place);
+      graph.outputs = read_steps(reader, "outputs");
       check(graph);
       return graph;
     }
-    chain.input_bytes = read_bytes(root, "input_bytes", place);
+    chain.input_bytes = reader.required_integer("input_bytes");
     check(chain);
     return chain;
   } catch (const InvalidArgument& error) {
@@ -205,44 +124,28 @@ Problem read_problem(std::string_view text, const std::string& name) {
 }
 
 Schedule read_schedule(std::string_view text, const std::string& name, const Graph& graph) {
-  const json root = parse(text, name);
-  const std::string format = read_format(root, name);
+  const json root = JsonReader::parse(text, name);
+  const JsonReader reader(root, name);
+  const std::string format = reader.required_text("format");
   if (format != "encore-schedule-1" && format != "encore-plan-1") {
-    throw InvalidArgument(name + ": format is '" + format + "', not 'encore-schedule-1' or 'encore-plan-1'");
+    reader.refuse("format", "is '" + format + "', not 'encore-schedule-1' or 'encore-plan-1'");
   }
-  const Place top{name};
-  const json& ops = member(root, "schedule", top);
-  if (!ops.is_array()) {
-    top.field("schedule").refuse("is " + std::string(ops.type_name()) + ", not an array");
-  }
-  Schedule schedule;
-  for (const json& item : ops) {
-    const Place place{name + ": schedule[" + std::to_string(schedule.size()) + "]"};
+  static_cast<void>(reader.required("schedule"));
+  return reader.list("schedule", [&](const json& item, const std::string& place) {
     if (!item.is_array() || item.size() < 2 || item.size() > 3 || !item[0].is_string()) {
-      place.refuse("is not [\"compute\", step], [\"drop\", step], [\"encode\", step, variant] or [\"decode\", step]");
+      throw InvalidArgument(
+          place + " is not [\"compute\", step], [\"drop\", step], [\"encode\", step, variant] or [\"decode\", step]");
     }
-    const std::string kind = item[0].get<std::string>();
     Op op;
-    if (kind == "compute") {
-      op.kind = OpKind::kCompute;
-    } else if (kind == "drop") {
-      op.kind = OpKind::kDrop;
-    } else if (kind == "encode") {
-      op.kind = OpKind::kEncode;
-    } else if (kind == "decode") {
-      op.kind = OpKind::kDecode;
-    } else {
-      place.refuse("is '" + kind + "', not compute, drop, encode or decode");
-    }
-    op.step = read_step(item[1], place.field("step"));
-    op.variant = item.size() > 2 ? read_step(item[2], place.field("variant")) : 0;
+    op.kind = read_kind(item[0].get<std::string>(), place);
+    op.step = read_step(item[1], place + ": step");
+    op.variant = item.size() > 2 ? read_step(item[2], place + ": variant") : 0;
     if (op.step < 0 || static_cast<size_t>(op.step) >= graph.steps.size()) {
-      place.field("step").refuse("is " + std::to_string(op.step) + ", which is not one of the " +
-                                 std::to_string(graph.steps.size()) + " steps");
+      throw InvalidArgument(place + ": step is " + std::to_string(op.step) + ", which is not one of the " +
+                            std::to_string(graph.steps.size()) + " steps");
     }
-    schedule.push_back(op);
-  }
-  return schedule;
+    return op;
+  });
 }
 
 }  // namespace encore::plan

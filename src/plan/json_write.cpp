@@ -3,6 +3,8 @@
 
 #include <encore/plan/json.h>
 
+#include "plan/names.h"
+
 namespace encore::plan {
 namespace {
 
@@ -16,26 +18,13 @@ std::string text_of(const json& value, int indent = -1) {
 json ops_of(const Schedule& schedule) {
   json ops = json::array();
   for (const Op& op : schedule) {
-    switch (op.kind) {
-      case OpKind::kCompute:
-        ops.push_back({"compute", op.step});
-        break;
-      case OpKind::kDrop:
-        ops.push_back({"drop", op.step});
-        break;
-      case OpKind::kEncode:
-        ops.push_back({"encode", op.step, op.variant});
-        break;
-      case OpKind::kDecode:
-        ops.push_back({"decode", op.step});
-        break;
+    json item = {name_of(op.kind), op.step};
+    if (op.kind == OpKind::kEncode) {
+      item.push_back(op.variant);
     }
+    ops.push_back(std::move(item));
   }
   return ops;
-}
-
-const char* name_of(Proof proof) {
-  return proof == Proof::kExact ? "exact" : "bound";
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ void Ladder::find_least() {
       return;
     }
   }
+  least_bound_ = least_peak_by_paths(compact_, graph_, least_bound_, peak_bytes_, path_work(compact_.n));
   Stages stages(compact_, graph_, static_cast<double>(peak_bytes_));
   halve_down(&stages);
   press_down(&stages);

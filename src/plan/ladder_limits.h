@@ -21,6 +21,11 @@ constexpr int64_t hot_work(int32_t n) {
   return n <= 64 ? 8 * kWorkUnit : kWorkUnit;
 }
 
+// The work of the memory's lower bound.
+constexpr int64_t path_work(int32_t n) {
+  return 12 * kWorkUnit + 20'000 * static_cast<int64_t>(n);
+}
+
 // Ways to weigh what is in memory, the most useful ones first.
 constexpr Worth kWorths[] = {
     {0.3, 0.3, true, false, false}, {1, 0.1, true, false, false}, {1, 1, false, false, false},

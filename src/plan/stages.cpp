@@ -64,9 +64,9 @@ int32_t Stages::event_at(int32_t step, int32_t t) const {
     }
     return k;
   }
-  return static_cast<int32_t>(std::lower_bound(events.begin(), events.end(), t,
-                                               [](const Event& event, int32_t at) { return event.stage < at; }) -
-                              events.begin());
+  return static_cast<int32_t>(
+      std::lower_bound(events.begin(), events.end(), t, [](const Use& event, int32_t at) { return event.stage < at; }) -
+      events.begin());
 }
 
 bool Stages::computed_at(int32_t t, int32_t step) const {
@@ -100,7 +100,7 @@ void Stages::remove_useless(int32_t t, int32_t step) {
     if (k == static_cast<int32_t>(events_[input].size())) {
       continue;
     }
-    const Event& event = events_[input][k];
+    const Use& event = events_[input][k];
     if (event.stage == t && event.computed && event.uses == 0 && input != t && !carried_out(input, t)) {
       remove(t, input);
       remove_useless(t, input);

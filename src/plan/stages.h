@@ -15,7 +15,7 @@ namespace encore::plan {
 /// be wrong. This is the space of Checkmate's integer programme. Bytes are doubles: exact below 2^53.
 class Stages {
  public:
-  struct Event {
+  struct Use {
     int32_t stage;
     int32_t uses;
     bool computed;
@@ -69,7 +69,7 @@ class Stages {
   [[nodiscard]] double peak(int32_t t) const { return peak_.at(t); }
   /// The first of the stages from `first` to `last` with the highest peak.
   [[nodiscard]] int32_t fullest(int32_t first, int32_t last) const { return peak_.largest(first, last + 1); }
-  [[nodiscard]] const std::vector<Event>& events(int32_t step) const { return events_[step]; }
+  [[nodiscard]] const std::vector<Use>& events(int32_t step) const { return events_[step]; }
   /// Index of the event of `step` at stage t, or of the first one after it.
   [[nodiscard]] int32_t event_at(int32_t step, int32_t t) const;
   [[nodiscard]] bool computed_at(int32_t t, int32_t step) const;
@@ -109,7 +109,7 @@ class Stages {
   std::vector<double> temp_;
   std::vector<double> background_;
   std::vector<std::vector<int32_t>> again_;  // By stage.
-  std::vector<std::vector<Event>> events_;   // By step.
+  std::vector<std::vector<Use>> events_;     // By step.
   Levels carried_;                           // Bytes between stages t - 1 and t.
   Levels peak_;                              // By stage; its limit is the budget.
   std::vector<int32_t> dirty_;

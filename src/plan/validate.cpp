@@ -2,9 +2,10 @@
 // simulate(), or a mistake in one would be a mistake in both.
 #include <encore/plan/validate.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
+#include <string>
 
 namespace encore::plan {
 namespace {
@@ -27,37 +28,80 @@ struct Memory {
 
 // Empty, or what is wrong with the op at this point.
 std::string objection(const Graph& graph, const Memory& memory, const Op& op) {
-  std::ostringstream text;
+  const std::string step = std::to_string(op.step);
   if (op.step < 0 || op.step >= static_cast<int64_t>(graph.steps.size())) {
-    text << "step " << op.step << " does not exist";
-    return text.str();
+    return "step " + step + " does not exist";
   }
   const bool whole = memory.whole.count(op.step) != 0;
   const bool encoded = memory.encoded.count(op.step) != 0;
   if (op.kind == OpKind::kCompute) {
     if (whole || encoded) {
-      text << "compute " << op.step << ": its value is there";
-      return text.str();
+      return "compute " + step + ": its value is there";
     }
     for (const int32_t input : graph.steps.at(op.step).inputs) {
       if (memory.whole.count(input) == 0) {
-        text << "compute " << op.step << ": input " << input << " is missing";
-        return text.str();
+        return "compute " + step + ": input " + std::to_string(input) + " is missing";
       }
     }
   } else if (op.kind == OpKind::kDrop) {
     if (!whole && !encoded) {
-      text << "drop " << op.step << ": its value is missing";
+      return "drop " + step + ": its value is missing";
     }
   } else if (op.kind == OpKind::kEncode) {
     const auto variants = static_cast<int64_t>(graph.steps.at(op.step).variants.size());
     if (!whole || op.variant < 0 || op.variant >= variants) {
-      text << "encode " << op.step << " to variant " << op.variant << ": value or variant is missing";
+      return "encode " + step + " to variant " + std::to_string(op.variant) + ": value or variant is missing";
     }
   } else if (!encoded) {
-    text << "decode " << op.step << ": its value is not encoded";
+    return "decode " + step + ": its value is not encoded";
   }
-  return text.str();
+  return "";
+}
+
+struct Taken {
+  double time = 0;
+  int64_t bytes = 0;  // Besides what was resident before.
+};
+
+// Runs the op, to which there is no objection.
+Taken carry_out(const Step& step, const Op& op, Memory* memory) {
+  switch (op.kind) {
+    case OpKind::kCompute:
+      memory->whole.insert(op.step);
+      return {step.time, step.bytes + step.temp_bytes};
+    case OpKind::kDrop:
+      memory->whole.erase(op.step);
+      memory->encoded.erase(op.step);
+      return {};
+    case OpKind::kEncode: {
+      const Variant& variant = step.variants.at(op.variant);
+      memory->whole.erase(op.step);
+      memory->encoded[op.step] = op.variant;
+      return {variant.encode_time, variant.bytes};
+    }
+    case OpKind::kDecode: {
+      const Variant& variant = step.variants.at(memory->encoded.at(op.step));
+      memory->encoded.erase(op.step);
+      memory->whole.insert(op.step);
+      return {variant.decode_time, step.bytes};
+    }
+  }
+  return {};
+}
+
+// Empty, or what is wrong at the end.
+std::string objection_to_end(const Graph& graph, const Memory& memory, const std::set<int32_t>& computed) {
+  for (size_t step = 0; step < graph.steps.size(); ++step) {
+    if (computed.count(static_cast<int32_t>(step)) == 0) {
+      return "step " + std::to_string(step) + " is never computed";
+    }
+  }
+  for (const int32_t step : graph.outputs) {
+    if (memory.whole.count(step) == 0) {
+      return "output " + std::to_string(step) + " is missing at the end";
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -85,44 +129,16 @@ Verdict validate(const Graph& graph, const Schedule& schedule) {
       verdict.problem = "op " + std::to_string(at) + ": step " + std::to_string(op.step) + " is held";
       return verdict;
     }
-    if (op.kind == OpKind::kCompute) {
-      during += step.bytes + step.temp_bytes;
-      verdict.time += step.time;
-      if (computed.insert(op.step).second && static_cast<int64_t>(computed.size()) != op.step + 1) {
-        verdict.in_order = false;
-      }
-      memory.whole.insert(op.step);
-    } else if (op.kind == OpKind::kDrop) {
-      memory.whole.erase(op.step);
-      memory.encoded.erase(op.step);
-    } else if (op.kind == OpKind::kEncode) {
-      during += step.variants.at(op.variant).bytes;
-      verdict.time += step.variants.at(op.variant).encode_time;
-      memory.whole.erase(op.step);
-      memory.encoded[op.step] = op.variant;
-    } else {
-      during += step.bytes;
-      verdict.time += step.variants.at(memory.encoded.at(op.step)).decode_time;
-      memory.encoded.erase(op.step);
-      memory.whole.insert(op.step);
-    }
-    if (during > verdict.peak_bytes) {
-      verdict.peak_bytes = during;
+    const Taken taken = carry_out(step, op, &memory);
+    verdict.time += taken.time;
+    verdict.peak_bytes = std::max(verdict.peak_bytes, during + taken.bytes);
+    const bool first = op.kind == OpKind::kCompute && computed.insert(op.step).second;
+    if (first && static_cast<int64_t>(computed.size()) != op.step + 1) {
+      verdict.in_order = false;
     }
   }
-  for (size_t step = 0; step < graph.steps.size(); ++step) {
-    if (computed.count(static_cast<int32_t>(step)) == 0) {
-      verdict.problem = "step " + std::to_string(step) + " is never computed";
-      return verdict;
-    }
-  }
-  for (const int32_t step : graph.outputs) {
-    if (memory.whole.count(step) == 0) {
-      verdict.problem = "output " + std::to_string(step) + " is missing at the end";
-      return verdict;
-    }
-  }
-  verdict.valid = true;
+  verdict.problem = objection_to_end(graph, memory, computed);
+  verdict.valid = verdict.problem.empty();
   return verdict;
 }
 

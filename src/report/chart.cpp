@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/plain_numbers.h"
+#include "report/svg.h"
 #include "report/text.h"
 
 namespace encore::report {
@@ -52,12 +54,12 @@ struct Scales {
 };
 
 // A step of 1, 2, 2.5 or 5 times a power of ten, with the decimals that it needs.
-struct Step {
+struct TickGap {
   double size = 1;
   int decimals = 0;
 };
 
-Step round_step(double rough, bool whole) {
+TickGap round_step(double rough, bool whole) {
   rough = whole ? std::max(1.0, rough) : rough;
   const double exponent = std::floor(std::log10(rough));
   const double power = std::pow(10.0, exponent);
@@ -154,89 +156,87 @@ Scales scales_of(const Chart& chart) {
   return scales;
 }
 
-std::string coordinate(double value) {
-  return number_text("%.1f", value);
-}
-
 std::string percent_style(const char* side, double part) {
   return std::string(side) + ":" + number_text("%.2f", 100 * part) + "%";
 }
 
-std::string path_of(const std::vector<ChartPoint>& points, bool steps, const Scales& scales) {
-  std::string path;
+std::vector<SvgPoint> placed(const std::vector<ChartPoint>& points, const Scales& scales) {
+  std::vector<SvgPoint> places;
+  places.reserve(points.size());
   for (const ChartPoint& point : points) {
-    const std::string x = coordinate(kSide * scales.x.part(point.x));
-    const std::string y = coordinate(kSide * (1 - scales.y.part(point.y)));
-    const bool first = path.empty();
-    path.append(first ? "M" : steps ? "H" : "L").append(x).append(!first && steps ? "V" : " ").append(y);
+    places.push_back({kSide * scales.x.part(point.x), kSide * (1 - scales.y.part(point.y))});
   }
-  return path;
+  return places;
 }
 
-std::string svg_line(const char* style, double x1, double y1, double x2, double y2) {
-  return std::string("<path class=\"") + style + "\" d=\"M" + coordinate(x1) + " " + coordinate(y1) + "L" +
-         coordinate(x2) + " " + coordinate(y2) + "\"/>";
+std::string svg_of(const Series& series, const Scales& scales) {
+  const std::vector<SvgPoint> points = placed(thinned(series.points, kColumns), scales);
+  if (points.empty()) {
+    return "";
+  }
+  std::string out;
+  const std::string path = svg_path(points, series.steps);
+  if (series.area) {
+    out += svg_element(
+        "path", {{"class", "area " + series.style}, {"d", path + "V1000H" + svg_number(points.front().x) + "Z"}});
+  }
+  out += svg_element("path", {{"class", "line " + series.style}, {"data-series", series.name}, {"d", path}}) + "\n";
+  if (series.dots && points.size() <= 120) {
+    // A line of no length with round ends is a dot that the stretching leaves round.
+    std::string dots;
+    for (const SvgPoint& point : points) {
+      dots += svg_path({point}, /*steps=*/false) + "h0";
+    }
+    out += svg_element("path", {{"class", "dots " + series.style}, {"d", dots}}) + "\n";
+  }
+  return out;
 }
 
 std::string svg_of(const Chart& chart, const Scales& scales) {
-  std::string out = "<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\" aria-labelledby=\"" +
-                    chart.id + "-title " + chart.id + "-desc\"><title id=\"" + chart.id + "-title\">" +
-                    escape_html(chart.title) + "</title><desc id=\"" + chart.id + "-desc\">" +
-                    escape_html(chart.description) + "</desc>\n";
+  std::string out = svg_element("title", {{"id", chart.id + "-title"}}, escape_html(chart.title)) +
+                    svg_element("desc", {{"id", chart.id + "-desc"}}, escape_html(chart.description)) + "\n";
   for (const Band& band : chart.bands) {
     const double from = kSide * std::clamp(scales.x.part(band.from), 0.0, 1.0);
     const double to = kSide * std::clamp(scales.x.part(band.to), 0.0, 1.0);
-    out += "<rect class=\"band " + band.style + "\" x=\"" + coordinate(from) + "\" y=\"0\" width=\"" +
-           coordinate(std::max(0.0, to - from)) + "\" height=\"1000\"/>";
+    out += svg_element("rect", {{"class", "band " + band.style},
+                                {"x", svg_number(from)},
+                                {"y", "0"},
+                                {"width", svg_number(std::max(0.0, to - from))},
+                                {"height", "1000"}});
   }
+  const auto line = [&](const std::string& style, bool vertical, double part) {
+    const double at = kSide * part;
+    return svg_element(
+        "path", {{"class", style}, {"d", vertical ? svg_line({at, 0}, {at, kSide}) : svg_line({0, at}, {kSide, at})}});
+  };
   for (const Tick& tick : scales.y_ticks) {
-    const double y = kSide * (1 - scales.y.part(tick.at));
-    out += svg_line("grid", 0, y, kSide, y);
+    out += line("grid", false, 1 - scales.y.part(tick.at));
   }
   for (const Series& series : chart.series) {
-    const auto points = thinned(series.points, kColumns);
-    const std::string path = path_of(points, series.steps, scales);
-    if (path.empty()) {
-      continue;
-    }
-    if (series.area) {
-      out += "<path class=\"area " + series.style + "\" d=\"" + path + "V1000H" +
-             coordinate(kSide * scales.x.part(points.front().x)) + "Z\"/>";
-    }
-    out += "<path class=\"line " + series.style + "\" data-series=\"" + escape_html(series.name) + "\" d=\"" + path +
-           "\"/>\n";
-    if (series.dots && points.size() <= 120) {
-      // A line of no length with round ends is a dot that the stretching leaves round.
-      std::string dots;
-      for (const ChartPoint& point : points) {
-        dots += "M" + coordinate(kSide * scales.x.part(point.x)) + " " +
-                coordinate(kSide * (1 - scales.y.part(point.y))) + "h0";
-      }
-      out += "<path class=\"dots " + series.style + "\" d=\"" + dots + "\"/>\n";
-    }
+    out += svg_of(series, scales);
   }
   for (const Rule& rule : chart.rules) {
-    const std::string style = "rule " + rule.style;
-    if (!(rule.vertical ? scales.x : scales.y).holds(rule.at)) {
-      continue;
-    }
-    if (rule.vertical) {
-      const double x = kSide * scales.x.part(rule.at);
-      out += svg_line(style.c_str(), x, 0, x, kSide);
-    } else {
-      const double y = kSide * (1 - scales.y.part(rule.at));
-      out += svg_line(style.c_str(), 0, y, kSide, y);
+    if ((rule.vertical ? scales.x : scales.y).holds(rule.at)) {
+      out += line("rule " + rule.style, rule.vertical,
+                  rule.vertical ? scales.x.part(rule.at) : 1 - scales.y.part(rule.at));
     }
   }
-  return out + "</svg>\n";
+  return svg_element("svg",
+                     {{"viewBox", "0 0 1000 1000"},
+                      {"preserveAspectRatio", "none"},
+                      {"role", "img"},
+                      {"aria-labelledby", chart.id + "-title " + chart.id + "-desc"}},
+                     out) +
+         "\n";
 }
 
 std::string legend_of(const Chart& chart) {
   std::string out = "<ul class=\"legend\">";
   const auto entry = [&](const std::string& style, const std::string& name, const std::string& note) {
-    out += "<li><svg class=\"key\" viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"" + style +
-           "\" d=\"M1 5H23\"/></svg>" + escape_html(name) + (note.empty() ? "" : " <b>" + escape_html(note) + "</b>") +
-           "</li>";
+    out += "<li>" +
+           svg_element("svg", {{"class", "key"}, {"viewBox", "0 0 24 10"}, {"aria-hidden", "true"}},
+                       svg_element("path", {{"class", style}, {"d", "M1 5H23"}})) +
+           escape_html(name) + (note.empty() ? "" : " <b>" + escape_html(note) + "</b>") + "</li>";
   };
   for (const Series& series : chart.series) {
     entry("line " + series.style, series.name, series.note);

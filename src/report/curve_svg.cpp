@@ -6,6 +6,8 @@
 
 #include <encore/bytes.h>
 
+#include "base/plain_numbers.h"
+#include "report/svg.h"
 #include "report/text.h"
 
 namespace encore::report {
@@ -17,10 +19,6 @@ constexpr double kLeft = 80;
 constexpr double kRight = 20;
 constexpr double kTop = 40;
 constexpr double kBottom = 50;
-
-std::string number(double value, const char* format = "%.2f") {
-  return number_text(format, value);
-}
 
 struct Scale {
   double low;
@@ -38,9 +36,59 @@ Scale scale_of(double low, double high, double from, double to) {
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escape_html(text) +
-         "</text>\n";
+  return svg_element("text", {{"x", svg_number(x)}, {"y", svg_number(y)}, {"text-anchor", anchor}}, escape_html(text)) +
+         "\n";
 }
+
+/// Time over the plain time, by bytes; what it writes are lines of the picture.
+struct Plot {
+  Scale x;
+  Scale y;
+  double unit;
+
+  [[nodiscard]] std::string axes() const {
+    std::string out;
+    constexpr int kTicks = 5;
+    for (int k = 0; k <= kTicks; ++k) {
+      const double bytes = x.low + (x.high - x.low) * k / kTicks;
+      const double ratio = y.low + (y.high - y.low) * k / kTicks;
+      out += text_at(x(bytes), kHeight - kBottom + 18, "middle", format_bytes(static_cast<int64_t>(bytes)));
+      out += text_at(kLeft - 8, y(ratio) + 4, "end", number_text("%.3f", ratio));
+      out += svg_element("path", {{"stroke", "#ddd"}, {"d", svg_line({kLeft, y(ratio)}, {kWidth - kRight, y(ratio)})}});
+      out += "\n";
+    }
+    out += text_at(kWidth / 2, kHeight - 10, "middle", "peak memory");
+    return out +
+           svg_element(
+               "text",
+               {{"transform", "translate(16 " + svg_number(kHeight / 2) + ") rotate(-90)"}, {"text-anchor", "middle"}},
+               "time / plain time") +
+           "\n";
+  }
+
+  [[nodiscard]] std::string steps(const std::vector<CurveSample>& samples, double CurveSample::*time,
+                                  std::initializer_list<SvgAttribute> style) const {
+    std::vector<SvgPoint> points;
+    points.reserve(samples.size());
+    for (const CurveSample& sample : samples) {
+      points.push_back({x(sample.bytes), y(std::min(std::max(sample.*time / unit, y.low), y.high))});
+    }
+    return svg_element("g", style, svg_element("path", {{"fill", "none"}, {"d", svg_path(points, /*steps=*/true)}})) +
+           "\n";
+  }
+
+  [[nodiscard]] std::string dots(const std::vector<CurveSample>& samples) const {
+    std::string out;
+    for (const CurveSample& sample : samples) {
+      out += svg_element("circle", {{"r", "2.5"},
+                                    {"fill", "#1f6fb4"},
+                                    {"cx", svg_number(x(sample.bytes))},
+                                    {"cy", svg_number(y(sample.time / unit))}}) +
+             "\n";
+    }
+    return out;
+  }
+};
 
 }  // namespace
 
@@ -55,41 +103,20 @@ std::string curve_svg(const std::string& title, const std::vector<CurveSample>& 
     high_ratio = std::max(high_ratio, sample.time / unit);
   }
   low_bytes = std::isfinite(low_bytes) ? low_bytes : 0;
-  const Scale x = scale_of(low_bytes, high_bytes, kLeft, kWidth - kRight);
-  const Scale y = scale_of(1, high_ratio, kHeight - kBottom, kTop);
-  std::string out =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 420\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n";
-  out += "<rect width=\"720\" height=\"420\" fill=\"white\"/>\n" + text_at(kWidth / 2, 22, "middle", title);
-  constexpr int kTicks = 5;
-  for (int k = 0; k <= kTicks; ++k) {
-    const double bytes = x.low + (x.high - x.low) * k / kTicks;
-    const double ratio = y.low + (y.high - y.low) * k / kTicks;
-    out += text_at(x(bytes), kHeight - kBottom + 18, "middle", format_bytes(static_cast<int64_t>(bytes)));
-    out += text_at(kLeft - 8, y(ratio) + 4, "end", number(ratio, "%.3f"));
-    out += "<line x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" + number(y(ratio)) +
-           "\" y2=\"" + number(y(ratio)) + "\" stroke=\"#ddd\"/>\n";
-  }
-  out += text_at(kWidth / 2, kHeight - 10, "middle", "peak memory");
-  out += "<text transform=\"translate(16 " + number(kHeight / 2) +
-         ") rotate(-90)\" text-anchor=\"middle\">time / plain time</text>\n";
-  const auto steps = [&](auto value_of, const char* style) {
-    std::string path;
-    for (const CurveSample& sample : samples) {
-      const std::string height = number(y(std::min(std::max(value_of(sample) / unit, y.low), y.high)));
-      const std::string across = number(x(sample.bytes));
-      const bool first = path.empty();
-      path.append(first ? "M" : "H").append(across).append(first ? "," : "V").append(height);
-    }
-    out += "<path fill=\"none\" " + std::string(style) + " d=\"" + path + "\"/>\n";
-  };
-  steps([](const CurveSample& sample) { return sample.bound; }, "stroke=\"#999\" stroke-dasharray=\"4 3\"");
-  steps([](const CurveSample& sample) { return sample.time; }, "stroke=\"#1f6fb4\" stroke-width=\"2\"");
-  for (const CurveSample& sample : samples) {
-    out += "<circle r=\"2.5\" fill=\"#1f6fb4\" cx=\"" + number(x(sample.bytes)) + "\" cy=\"" +
-           number(y(sample.time / unit)) + "\"/>\n";
-  }
-  return out + "</svg>\n";
+  const Plot plot{scale_of(low_bytes, high_bytes, kLeft, kWidth - kRight),
+                  scale_of(1, high_ratio, kHeight - kBottom, kTop), unit};
+  const std::string inside =
+      "\n" + svg_element("rect", {{"width", "720"}, {"height", "420"}, {"fill", "white"}}) + "\n" +
+      text_at(kWidth / 2, 22, "middle", title) + plot.axes() +
+      plot.steps(samples, &CurveSample::bound, {{"stroke", "#999"}, {"stroke-dasharray", "4 3"}}) +
+      plot.steps(samples, &CurveSample::time, {{"stroke", "#1f6fb4"}, {"stroke-width", "2"}}) + plot.dots(samples);
+  return svg_element("svg",
+                     {{"xmlns", "http://www.w3.org/2000/svg"},
+                      {"viewBox", "0 0 720 420"},
+                      {"font-family", "sans-serif"},
+                      {"font-size", "12"}},
+                     inside) +
+         "\n";
 }
 
 }  // namespace encore::report

@@ -90,6 +90,7 @@ std::string story(const Run& run) {
   std::string text = "Kept within " + bytes_text(peak) + " of " + bytes_text(run.limit_bytes);
   if (run.process_bytes >= 0) {
     text += "; the process took " + bytes_text(run.process_bytes) + ", with code and libraries";
+    text += run.book_bytes >= 0 ? " and " + bytes_text(run.book_bytes) + " of Encore's own books" : "";
   }
   if (const int64_t plain = plain_peak(run); plain >= 0) {
     text += "; plain LibTorch needs " + bytes_text(plain);

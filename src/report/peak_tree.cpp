@@ -16,7 +16,7 @@ struct Branch {
 };
 
 std::string in_words(const std::string& kind) {
-  return kind == "packed" ? "held as bits" : kind == "scratch" ? "needed while it runs" : kind;
+  return kind == "scratch" ? "needed while it runs" : kind == "held" ? "held by your own code" : kind;
 }
 
 Branch tree_of(const Run& run) {

@@ -70,7 +70,8 @@ struct LivePart {
   std::string name;  ///< The op that made it.
   std::string path;  ///< The module it belongs to: "layers.3.attention".
   int64_t bytes = 0;
-  std::string kind;  ///< "kept", "packed", "scratch", "outside": not the plan's to drop; or any other word.
+  std::string kind;  ///< "kept", "packed as bits" (a form's name), "scratch", "held": by the user's own code alone,
+                     ///< "outside": not the plan's to drop; or another word.
 };
 
 /// What was in memory when the shown step's plan needs most.
@@ -102,7 +103,8 @@ struct Run {
   int64_t limit_bytes = -1;    ///< The budget; -1: none.
   int64_t resting_bytes = -1;  ///< What is held between steps: parameters, gradients, optimizer state.
   int64_t process_bytes =
-      -1;  ///< What the operating system says the whole process took, at its most within the budget.
+      -1;                   ///< What the operating system says the whole process took, at its most within the budget.
+  int64_t book_bytes = -1;  ///< Of them Encore's own books, at their most.
   std::vector<RunStep> steps;
   /// RunStep::index of the step that timelines, curve and values are about; -1: the last one that ran.
   int64_t shown_step = -1;

@@ -3,140 +3,24 @@
 #include <array>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
-#include <encore/error.h>
-
+#include "base/json_reader.h"
 #include "report/run.h"
 
 namespace encore::report {
 namespace {
 
 using nlohmann::ordered_json;
-using read_json = nlohmann::json;
 
 constexpr const char* kFormat = "encore-run-1";
 
-// One object of the file, which knows where it stands: "run.json: steps[3]: mode".
-class Reader {
- public:
-  Reader(const read_json& value, std::string place) : value_(value), place_(std::move(place)) {
-    if (!value.is_object()) {
-      throw InvalidArgument(place_ + " is " + value.type_name() + ", not an object");
-    }
-  }
-
-  [[noreturn]] void refuse(const std::string& field, const std::string& what) const {
-    throw InvalidArgument(place_ + ": " + field + " " + what);
-  }
-
-  [[nodiscard]] std::string required_text(const char* field) const {
-    require(field);
-    return text(field);
-  }
-  [[nodiscard]] std::string text(const char* field) const {
-    const read_json* value = find(field);
-    if (value == nullptr) {
-      return "";
-    }
-    if (!value->is_string()) {
-      refuse(field, "is " + std::string(value->type_name()) + ", not a string");
-    }
-    return value->get<std::string>();
-  }
-
-  [[nodiscard]] int64_t required_integer(const char* field, int64_t least) const {
-    require(field);
-    return integer(field, least, 0);
-  }
-  [[nodiscard]] int64_t integer(const char* field, int64_t least, int64_t otherwise) const {
-    const read_json* value = find(field);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    const bool too_large = value->is_number_unsigned() &&
-                           value->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    if (!value->is_number_integer() || too_large) {
-      refuse(field, "is " + (value->is_number() ? value->dump() : std::string(value->type_name())) +
-                        ", not a whole number within 64 bits");
-    }
-    const auto number = value->get<int64_t>();
-    if (number < least) {
-      refuse(field, "is " + std::to_string(number) + ", less than " + std::to_string(least));
-    }
-    return number;
-  }
-
-  [[nodiscard]] double required_seconds(const char* field) const {
-    require(field);
-    return seconds(field, 0);
-  }
-  [[nodiscard]] double seconds(const char* field, double otherwise) const {
-    const double time = number(field, otherwise);
-    if (time < 0 && time != otherwise) {
-      refuse(field, "is " + value_[field].dump() + ", less than 0");
-    }
-    return time;
-  }
-  // null is how JSON says NaN, so only fields that may be unknown take it.
-  [[nodiscard]] double number(const char* field, double otherwise) const {
-    const read_json* value = find(field);
-    if (value == nullptr || (value->is_null() && std::isnan(otherwise))) {
-      return otherwise;
-    }
-    if (!value->is_number()) {
-      refuse(field, "is " + std::string(value->type_name()) + ", not a number");
-    }
-    return value->get<double>();
-  }
-
-  [[nodiscard]] bool flag(const char* field) const {
-    const read_json* value = find(field);
-    if (value == nullptr) {
-      return false;
-    }
-    if (!value->is_boolean()) {
-      refuse(field, "is " + std::string(value->type_name()) + ", not true or false");
-    }
-    return value->get<bool>();
-  }
-
-  void require(const char* field) const {
-    if (find(field) == nullptr) {
-      refuse(field, "is missing");
-    }
-  }
-
-  template <typename Item>
-  [[nodiscard]] std::vector<Item> list(const char* field, Item (*read)(const Reader&)) const {
-    std::vector<Item> items;
-    const read_json* value = find(field);
-    if (value == nullptr) {
-      return items;
-    }
-    if (!value->is_array()) {
-      refuse(field, "is " + std::string(value->type_name()) + ", not an array");
-    }
-    items.reserve(value->size());
-    for (const read_json& item : *value) {
-      items.push_back(read(Reader(item, place_ + ": " + field + "[" + std::to_string(items.size()) + "]")));
-    }
-    return items;
-  }
-
-  [[nodiscard]] const read_json* find(const char* field) const {
-    const auto it = value_.find(field);
-    return it == value_.end() ? nullptr : &*it;
-  }
-  [[nodiscard]] const std::string& place() const { return place_; }
-
- private:
-  const read_json& value_;
-  std::string place_;
-};
+template <class Item>
+std::vector<Item> list_in(const JsonReader& reader, const char* field, Item (*read)(const JsonReader&)) {
+  return reader.list(
+      field, [&](const nlohmann::json& item, const std::string& place) { return read(JsonReader(item, place)); });
+}
 
 template <size_t N>
-std::string one_of(const Reader& reader, const char* field, const std::array<const char*, N>& words) {
+std::string one_of(const JsonReader& reader, const char* field, const std::array<const char*, N>& words) {
   std::string text = reader.required_text(field);
   if (std::find(words.begin(), words.end(), text) == words.end()) {
     std::string known;
@@ -148,7 +32,7 @@ std::string one_of(const Reader& reader, const char* field, const std::array<con
   return text;
 }
 
-RunStep read_step(const Reader& reader) {
+RunStep read_step(const JsonReader& reader) {
   RunStep step;
   step.index = reader.required_integer("index", 0);
   step.signature = reader.text("signature");
@@ -167,15 +51,15 @@ RunStep read_step(const Reader& reader) {
   return step;
 }
 
-TimelinePoint read_timeline_point(const Reader& reader) {
+TimelinePoint read_timeline_point(const JsonReader& reader) {
   return {reader.required_seconds("seconds"), reader.required_integer("bytes", 0)};
 }
 
-Timeline read_timeline(const Reader& reader) {
+Timeline read_timeline(const JsonReader& reader) {
   Timeline timeline;
   timeline.name = one_of(reader, "name", std::array{"plain", "planned", "measured"});
-  reader.require("points");
-  timeline.points = reader.list("points", read_timeline_point);
+  static_cast<void>(reader.required("points"));
+  timeline.points = list_in(reader, "points", read_timeline_point);
   for (size_t k = 1; k < timeline.points.size(); ++k) {
     if (timeline.points[k].seconds < timeline.points[k - 1].seconds) {
       reader.refuse("points[" + std::to_string(k) + "]: seconds", "is less than the point's before it");
@@ -184,13 +68,13 @@ Timeline read_timeline(const Reader& reader) {
   return timeline;
 }
 
-CurvePoint read_curve_point(const Reader& reader) {
+CurvePoint read_curve_point(const JsonReader& reader) {
   return {reader.required_integer("bytes", 0), reader.required_seconds("seconds")};
 }
 
-Curve read_curve(const Reader& reader) {
+Curve read_curve(const JsonReader& reader) {
   Curve curve;
-  curve.points = reader.list("points", read_curve_point);
+  curve.points = list_in(reader, "points", read_curve_point);
   curve.chosen = reader.integer("chosen", -1, -1);
   if (curve.chosen >= static_cast<int64_t>(curve.points.size())) {
     reader.refuse("chosen", "is " + std::to_string(curve.chosen) + ", but there are " +
@@ -199,7 +83,7 @@ Curve read_curve(const Reader& reader) {
   return curve;
 }
 
-RunValue read_value(const Reader& reader) {
+RunValue read_value(const JsonReader& reader) {
   RunValue value;
   value.name = reader.required_text("name");
   value.path = reader.text("path");
@@ -210,20 +94,20 @@ RunValue read_value(const Reader& reader) {
   return value;
 }
 
-LivePart read_live_part(const Reader& reader) {
+LivePart read_live_part(const JsonReader& reader) {
   return {reader.required_text("name"), reader.text("path"), reader.required_integer("bytes", 0), reader.text("kind")};
 }
 
-LivePeak read_peak(const Reader& reader) {
-  return {reader.text("during"), reader.seconds("seconds", 0), reader.list("parts", read_live_part)};
+LivePeak read_peak(const JsonReader& reader) {
+  return {reader.text("during"), reader.seconds("seconds", 0), list_in(reader, "parts", read_live_part)};
 }
 
-System read_system(const Reader& reader) {
+System read_system(const JsonReader& reader) {
   return {reader.required_text("name"), reader.integer("peak_bytes", -1, -1), reader.seconds("step_seconds", 0),
           reader.flag("bit_identical")};
 }
 
-TraceEvent read_event(const Reader& reader) {
+TraceEvent read_event(const JsonReader& reader) {
   return {reader.required_text("name"), reader.required_text("category"), reader.required_seconds("start_us"),
           reader.required_seconds("duration_us"), reader.integer("thread", 0, 0)};
 }
@@ -314,6 +198,7 @@ std::string to_json(const Run& run) {
       {"limit_bytes", run.limit_bytes},
       {"resting_bytes", run.resting_bytes},
       {"process_bytes", run.process_bytes},
+      {"book_bytes", run.book_bytes},
       {"shown_step", run.shown_step},
       {"backward_begins_seconds", run.backward_begins_seconds >= 0 ? duration(run.backward_begins_seconds) : -1.0},
       {"steps", list_of(run.steps, write_step)},
@@ -327,16 +212,8 @@ std::string to_json(const Run& run) {
 }
 
 Run run_from_json(std::string_view text, const std::string& file) {
-  read_json root;
-  try {
-    root = read_json::parse(text.begin(), text.end());
-  } catch (const read_json::exception& error) {
-    throw InvalidArgument(file + ": not JSON: " + error.what());
-  }
-  if (!root.is_object()) {
-    throw InvalidArgument(file + ": is " + root.type_name() + ", not an object");
-  }
-  const Reader reader(root, file);
+  const nlohmann::json root = JsonReader::parse(text, file);
+  const JsonReader reader(root, file);
   const std::string format = reader.required_text("format");
   if (format != kFormat) {
     reader.refuse("format", "is '" + format + "', not '" + kFormat + "'");
@@ -346,11 +223,12 @@ Run run_from_json(std::string_view text, const std::string& file) {
   run.limit_bytes = reader.integer("limit_bytes", -1, -1);
   run.resting_bytes = reader.integer("resting_bytes", -1, -1);
   run.process_bytes = reader.integer("process_bytes", -1, -1);
+  run.book_bytes = reader.integer("book_bytes", -1, -1);
   run.shown_step = reader.integer("shown_step", -1, -1);
   run.backward_begins_seconds = reader.seconds("backward_begins_seconds", -1);
-  reader.require("steps");
-  run.steps = reader.list("steps", read_step);
-  run.timelines = reader.list("timelines", read_timeline);
+  static_cast<void>(reader.required("steps"));
+  run.steps = list_in(reader, "steps", read_step);
+  run.timelines = list_in(reader, "timelines", read_timeline);
   for (size_t k = 0; k < run.timelines.size(); ++k) {
     for (size_t other = 0; other < k; ++other) {
       if (run.timelines[k].name == run.timelines[other].name) {
@@ -359,15 +237,15 @@ Run run_from_json(std::string_view text, const std::string& file) {
       }
     }
   }
-  if (const read_json* curve = reader.find("curve"); curve != nullptr) {
-    run.curve = read_curve(Reader(*curve, file + ": curve"));
+  if (const nlohmann::json* curve = reader.find("curve")) {
+    run.curve = read_curve(JsonReader(*curve, reader.place_of("curve")));
   }
-  run.values = reader.list("values", read_value);
-  if (const read_json* peak = reader.find("peak"); peak != nullptr) {
-    run.peak = read_peak(Reader(*peak, file + ": peak"));
+  run.values = list_in(reader, "values", read_value);
+  if (const nlohmann::json* peak = reader.find("peak")) {
+    run.peak = read_peak(JsonReader(*peak, reader.place_of("peak")));
   }
-  run.systems = reader.list("systems", read_system);
-  run.events = reader.list("events", read_event);
+  run.systems = list_in(reader, "systems", read_system);
+  run.events = list_in(reader, "events", read_event);
   return run;
 }
 

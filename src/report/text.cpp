@@ -65,13 +65,6 @@ std::string escape_script_json(std::string_view json) {
   return out;
 }
 
-std::string number_text(const char* format, double value) {
-  const PlainNumbers plain_numbers;
-  std::array<char, 400> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 std::string bytes_text(int64_t bytes) {
   return bytes < 0 ? kDash : format_bytes(bytes);
 }

@@ -25,9 +25,6 @@ std::string count_text(int64_t count);
 /// 0.0512 -> "5.1%"; with `sign`, "+5.1%".
 std::string percent_text(double part, bool sign = false);
 
-/// printf of one number.
-std::string number_text(const char* format, double value);
-
 /// "1 step", "2 steps".
 std::string counted(int64_t count, const std::string& noun);
 

@@ -19,6 +19,7 @@
 #include <encore/plan/validate.h>
 
 #include "base/plain_numbers.h"
+#include "plan/names.h"
 #include "report/curve_svg.h"
 #include "tools/files.h"
 
@@ -74,14 +75,7 @@ plan::Graph graph_of(const plan::Problem& problem) {
 }
 
 std::string percent(double part, double whole) {
-  const PlainNumbers plain_numbers;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%", whole > 0 ? 100 * part / whole : 100);
-  return text;
-}
-
-const char* name_of(plan::Proof proof) {
-  return proof == plan::Proof::kExact ? "exact" : "bound";
+  return number_text("%.1f%%", whole > 0 ? 100 * part / whole : 100);
 }
 
 std::string for_people(const plan::Plan& plan) {

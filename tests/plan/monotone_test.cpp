@@ -10,6 +10,7 @@
 
 #include "../../bench/plan/net.h"
 #include "../../bench/plan/small_graphs.h"
+#include "plan/bounds.h"
 #include "plan/ladder.h"
 
 namespace encore::plan {
@@ -82,6 +83,8 @@ TEST(Monotone, MoreMemoryIsNeverSlowerAndTheLeastBudgetIsOne) {
       const int64_t peak = baseline(graph).peak_bytes;
       const int64_t least = ladder.least_bytes();
       EXPECT_FALSE(plan(graph, least - 1, options).feasible);
+      EXPECT_LE(ladder.least_bound(), least);
+      EXPECT_GE(ladder.least_bound(), least_peak(compact));
       double above = 0;
       for (int64_t k = 5; k >= 0; --k) {
         const int64_t budget = least + (peak - least) * k * k / 36;
@@ -112,7 +115,9 @@ TEST(Monotone, MoreEffortIsNeverSlower) {
       const int64_t least = ladder.least_bytes();
       for (const int64_t part : {0, 1, 3}) {
         const int64_t budget = least + (peak - least) * part / 8;
-        const double time = ladder.best_within(budget).extra_time;
+        const Ladder::Found found = ladder.best_within(budget);
+        const double time = found.extra_time;
+        expect_valid(graph, found.schedule, budget, compact.total_time + ladder.bound(budget));
         // At another budget, were the least another one.
         const double less = before.emplace(budget, effort == 0 ? INFINITY : -1).first->second;
         EXPECT_LE(time, less * (1 + 1e-12)) << "effort " << effort;

@@ -113,6 +113,14 @@ TEST(Page, TablesCarryTheExactNumbers) {
       "", "needs at least 612 MiB"])"));
 }
 
+TEST(Page, WhatRestsIsNamedByItsForm) {
+  report::Run run = sample_run();
+  run.peak.parts = {{"aten::max_pool2d", "pool", 4096, "packed as narrow"}};
+  const std::string page = to_html(run);
+  EXPECT_TRUE(holds(page, "aten::max_pool2d, packed as narrow"));
+  EXPECT_FALSE(holds(page, "bits</bdi>"));
+}
+
 TEST(Page, ColumnsThatSayNothingAreLeftOut) {
   report::Run run = sample_run();
   run.peak.parts.clear();

@@ -41,7 +41,7 @@ def peak():
     parts = [{"name": op, "path": f"blocks.{k}.{part}", "bytes": size * MIB, "kind": kind}
              for k in range(8) for op, part, size, kind in
              (("aten::gelu", "mlp", 16, "kept"), ("aten::addmm", "mlp", 12, "kept"), ("aten::bmm", "attention", 13, "kept"),
-              ("aten::bernoulli_", "attention", 1, "packed"))]
+              ("aten::bernoulli_", "attention", 1, "packed as bits"))]
     return {"during": "aten::_softmax", "seconds": 0.071, "parts": parts + [
         {"name": "aten::_softmax", "path": "blocks.7.attention", "bytes": 12 * MIB, "kind": "scratch"},
         {"name": "what the plan can't drop", "path": "", "bytes": 150 * MIB, "kind": "outside"}]}

@@ -65,6 +65,10 @@ ENCORE_API Plan plan(const Graph& graph, int64_t budget_bytes, const PlanOptions
 /// The schedule is for to_graph(chain).
 ENCORE_API Plan plan(const Chain& chain, int64_t budget_bytes, const PlanOptions& options = {});
 
+/// A plan in a small part of the time that plan() takes, and slower than that one by some percent: to be followed until
+/// it is there. May find none where plan() finds one. `min_feasible_bytes` is its own peak, no least budget.
+ENCORE_API Plan sketch(const Graph& graph, int64_t budget_bytes);
+
 /// "80%" of the baseline's peak, or bytes as parse_bytes() reads them. Throws InvalidArgument naming the text.
 ENCORE_API int64_t parse_budget(std::string_view text, int64_t baseline_peak_bytes);
 
