@@ -2,7 +2,10 @@
 // cost.
 //
 //   bench_record idle|keep_all|checkpoint|online|planned|nograd|nograd_keep_all [STEPS]
-//   bench_record_plain plain|nograd_plain          (the same, linked without Encore)
+//   bench_record_plain plain|nograd_plain|observed|floor     (the same, linked without Encore)
+//
+// `observed` and `floor` are what anybody pays who looks at LibTorch's ops: an observer that is given what each op has
+// in hand, and does nothing; in `floor` also hooks that hold what autograd saves. Off in backward, as Encore's is.
 //
 // Prints nanoseconds of processor time for each op: of the best step's forward, of the best step's backward, and of the
 // best whole step. bench/record/run.py runs them in turn and subtracts.
@@ -16,7 +19,12 @@
 
 #include <torch/torch.h>
 
-#ifndef WITHOUT_ENCORE
+#ifdef WITHOUT_ENCORE
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+#include <torch/version.h>
+#else
 #include <encore/encore.h>
 #endif
 
@@ -61,6 +69,50 @@ void step(const Forward& forward, torch::Tensor& weight, bool differentiate, Bes
   best.step = std::min(best.step, end - start);
 }
 
+#ifdef WITHOUT_ENCORE
+bool g_holds = false;
+
+class Held final : public torch::autograd::SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override {
+    tensor_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(/*version_counter=*/0, true));
+  }
+  at::Tensor call_unpack_hook() override { return tensor_; }
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 207
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override {
+    return std::nullopt;
+  }
+#endif
+
+ private:
+  at::Tensor tensor_;
+};
+
+class HoldingEngine final : public torch::autograd::Engine {
+ public:
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return g_holds ? std::make_unique<Held>() : nullptr;
+  }
+  static torch::autograd::Engine& instance() {
+    static auto* engine = new HoldingEngine;  // outlives every graph
+    return *engine;
+  }
+};
+
+torch::Tensor observed_chain(const torch::Tensor& x, const torch::Tensor& weight) {
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; },
+          [](const at::RecordFunction&, at::ObserverContext*) {})
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  torch::Tensor result = chain(x, weight);
+  at::removeCallback(handle);
+  return result;
+}
+#endif
+
 void run(const std::string& way, torch::Tensor& weight, Best& best) {
   const bool differentiate = way.rfind("nograd", 0) != 0;
   const torch::AutoGradMode mode(differentiate);
@@ -79,7 +131,14 @@ void run(const std::string& way, torch::Tensor& weight, Best& best) {
   }
 #endif
   for (int i = 0; i < g_steps; ++i) {
-#ifndef WITHOUT_ENCORE
+#ifdef WITHOUT_ENCORE
+    if (way == "observed" || way == "floor") {
+      g_holds = way == "floor";
+      torch::autograd::set_default_engine_stub(&HoldingEngine::instance);
+      step(observed_chain, weight, differentiate, best);
+      continue;
+    }
+#else
     if (way == "keep_all" || way == "nograd_keep_all") {
       const encore::Scope scope(encore::keep_all());
       step(chain, weight, differentiate, best);

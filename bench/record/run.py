@@ -13,7 +13,8 @@ parser.add_argument("build")
 parser.add_argument("--rounds", type=int, default=5)
 options = parser.parse_args()
 
-WAYS = [("plain", "LibTorch alone", "plain"), ("idle", "Encore linked, nothing open any more", "plain"),
+WAYS = [("plain", "LibTorch alone", "plain"), ("observed", "an observer that does nothing", "plain"),
+        ("floor", "the same, and hooks that hold what is saved", "plain"), ("idle", "Encore linked, nothing open any more", "plain"),
         ("keep_all", "Scope(keep_all())", "plain"), ("checkpoint", "checkpoint", "plain"),
         ("online", "budget that fits, a first step", "plain"), ("planned", "budget that fits, planned", "plain"),
         ("nograd_plain", "no_grad: LibTorch alone", "nograd_plain"), ("nograd", "no_grad: Encore idle", "nograd_plain"),
@@ -22,7 +23,7 @@ WAYS = [("plain", "LibTorch alone", "plain"), ("idle", "Encore linked, nothing o
 best = {}
 for _ in range(options.rounds):
     for way, _, _ in WAYS:
-        program = "bench_record_plain" if way.endswith("plain") else "bench_record"
+        program = "bench_record_plain" if way.endswith(("plain", "observed", "floor")) else "bench_record"
         run = subprocess.run([os.path.join(options.build, "bench", program), way], check=True, capture_output=True,
                              text=True)
         figures = [float(word) for word in run.stdout.split()]

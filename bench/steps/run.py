@@ -104,83 +104,90 @@ class System:
         return result
 
 
-def budgets(start, plain, activations, resting):
+class Servers:
+    """The processes of one workload."""
+
+    def __init__(self, workload, folder):
+        self.arguments = ["bench/bench_steps", workload, SIZE]
+        self.folder = folder
+        self.running = []
+
+    def add(self, build, *extra):
+        self.running.append(Server(os.path.join(build, self.arguments[0]), *self.arguments[1:], *extra))
+        return self.running[-1]
+
+    def start(self, *extra, build=None):
+        server = self.add(build or options.build, *extra)
+        server.step(0, "plain")  # from here on gradients and the optimizer's state rest
+        return server
+
+    def start_python(self, *extra):
+        self.running.append(Server("/usr/bin/python3", "bench/steps/python_server.py",
+                                   os.path.join(options.build, "bench", "libbench_meter.so"), self.folder,
+                                   *(["--small"] if options.small else []), *extra))
+        self.running[-1].step(0, "plain")
+        return self.running[-1]
+
+    def close(self):
+        for server in self.running:
+            server.close()
+
+
+def checkpoints_of_gpt(plain, reuse_server, python_plain):
+    python = python_plain.server
+    systems = [
+        System("Scope(keep_all())", plain.server, "keep_all", plain),
+        System("Encore, a checkpoint a block", plain.server, "per_block", plain),
+        System("Encore, the same, blocks reused", reuse_server, "per_block", plain),
+        System("Encore, keep_matmuls()|pack_masks()", plain.server, "keep_matmuls", plain),
+        System("Encore, kRerun", plain.server, "rerun", plain),
+        python_plain,
+        System("Python, a checkpoint a block", python, "checkpoint", python_plain),
+        System("Python, the same, reentrant", python, "reentrant", python_plain),
+    ] + [System(f"Python, checkpoint_sequential({n})", python, f"sequential {n}", python_plain)
+         for n in ([2] if options.small else [4] if options.quick else [2, 4])]
+    if options.quick:
+        systems = [system for system in systems if system.way in ("plain", "per_block", "checkpoint")]
+    return systems
+
+
+def systems_of_gpt(servers, plain, reuse_server, resting):
+    """Checkpoints here and in Python, Encore in Python, and Encore within the bytes that Python's checkpoints reach."""
+    python_plain = System("Python, plain", servers.start_python(), "plain")
+    systems = checkpoints_of_gpt(plain, reuse_server, python_plain)
+    step = python_plain.server.step(1, "plain")
+    python_rest, python_activations = step["resting_bytes"], step["peak_bytes"] - step["resting_bytes"]
+    step = python_plain.server.step(1, "checkpoint")
+    limit = resting + step["peak_bytes"] - step["resting_bytes"]
+    for fraction in [f for f in FRACTIONS if f in (1.0, 0.5, 0.3)]:
+        own = python_rest + int(fraction * python_activations)
+        systems.append(System(f"Encore in Python, {fraction:.0%} budget", servers.start_python("--encore"),
+                              f"budget {own}", python_plain, None, own))
+    if not (options.quick or options.no_budgets):
+        systems.append(System("Encore in Python, a checkpoint a block", servers.start_python("--encore"), "encore",
+                              python_plain))
+        systems.append(System("Encore, budget of Python's peak", servers.start(), f"budget {limit}", plain, None, limit))
+    return systems
+
+
+def budgets(servers, plain, activations, resting):
     """Each in a process of its own: a smaller budget would give the blocks of a larger one back to the system."""
+    systems = []
     for fraction in FRACTIONS:
         limit = resting + int(fraction * activations)
-        yield System(f"Encore, {fraction:.0%} budget", start(), f"budget {limit}", plain, fraction, limit)
+        systems.append(System(f"Encore, {fraction:.0%} budget", servers.start(), f"budget {limit}", plain, fraction,
+                              limit))
     if not (options.quick or options.no_budgets):
-        yield System("Encore, the least budget it names", start(), "least", plain)
+        systems.append(System("Encore, the least budget it names", servers.start(), "least", plain))
+    return systems
 
 
-def run_workload(workload, folder):
-    arguments = ["bench/bench_steps", workload, SIZE]
-    command = [os.path.join(options.build, arguments[0]), *arguments[1:]]
-    plain_server = Server(*command, *(["--dump", folder] if workload == "gpt" else []))
-    servers = [plain_server]
+def with_other_build(servers, systems):
+    return [System(f"the other build, {system.fraction:.0%} budget", servers.start(build=options.against), system.way,
+                   system.base, None, system.budget) for system in systems if system.fraction]
 
-    def start(*extra):
-        servers.append(Server(*command, *extra))
-        servers[-1].step(0, "plain")  # from here on gradients and the optimizer's state rest
-        return servers[-1]
 
-    plain = System("plain", plain_server, "plain")
-    systems = [plain]
-    first = [plain_server.step(number, "plain") for number in range(WARM_UP)]
-    activations = max(step["peak_bytes"] - step["resting_bytes"] for step in first[2:])
-    resting = first[-1]["resting_bytes"]
-    # What a budget of 100% takes more than this is recording.
-    reuse_server = start("--reuse")
-    systems.append(System("plain, blocks reused", reuse_server, "plain", plain))
-    if workload == "gpt":
-        def start_python(*extra):
-            servers.append(Server("/usr/bin/python3", "bench/steps/python_server.py",
-                                  os.path.join(options.build, "bench", "libbench_meter.so"), folder,
-                                  *(["--small"] if options.small else []), *extra))
-            return servers[-1]
-
-        python = start_python()
-        python_plain = System("Python, plain", python, "plain")
-        systems += [
-            System("Scope(keep_all())", plain_server, "keep_all", plain),
-            System("Encore, a checkpoint a block", plain_server, "per_block", plain),
-            System("Encore, the same, blocks reused", reuse_server, "per_block", plain),
-            System("Encore, keep_matmuls()|pack_masks()", plain_server, "keep_matmuls", plain),
-            System("Encore, kRerun", plain_server, "rerun", plain),
-            python_plain,
-            System("Python, a checkpoint a block", python, "checkpoint", python_plain),
-            System("Python, the same, reentrant", python, "reentrant", python_plain),
-        ] + [System(f"Python, checkpoint_sequential({n})", python, f"sequential {n}", python_plain)
-             for n in ([2] if options.small else [4] if options.quick else [2, 4])]
-        # Encore within the bytes that Python's checkpoints reach.
-        python.step(0, "plain")
-        step = python.step(1, "plain")
-        python_rest, python_activations = step["resting_bytes"], step["peak_bytes"] - step["resting_bytes"]
-        step = python.step(1, "checkpoint")
-        limit = resting + step["peak_bytes"] - step["resting_bytes"]
-        if options.quick:
-            systems = [system for system in systems if system.way in ("plain", "per_block", "checkpoint")]
-        for fraction in [f for f in FRACTIONS if f in (1.0, 0.5, 0.3)]:
-            server = start_python("--encore")
-            server.step(0, "plain")
-            own = python_rest + int(fraction * python_activations)
-            systems.append(System(f"Encore in Python, {fraction:.0%} budget", server, f"budget {own}", python_plain,
-                                  None, own))
-        if not (options.quick or options.no_budgets):
-            server = start_python("--encore")
-            server.step(0, "plain")
-            systems.append(System("Encore in Python, a checkpoint a block", server, "encore", python_plain))
-            systems.append(System("Encore, budget of Python's peak", start(), f"budget {limit}", plain, None, limit))
-    systems += budgets(start, plain, activations, resting)
-    if options.against:
-        other = os.path.join(options.against, arguments[0])
-        for system in [system for system in systems if system.fraction]:
-            servers.append(Server(other, *arguments[1:]))
-            servers[-1].step(0, "plain")
-            systems.append(System(f"the other build, {system.fraction:.0%} budget", servers[-1], system.way, plain, None,
-                                  system.budget))
-    if workload == "tree" and systems[-1].way == "least":
-        systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
+def run_rounds(workload, systems):
     for number in range(WARM_UP + ROUNDS):
         for system in systems:
             # Only what has to warm up does: plans are made and times settle in a budget's first steps.
@@ -189,12 +196,30 @@ def run_workload(workload, folder):
             elif system is system.base:  # the others are compared with it, step by step
                 system.step(number)
         print(f"{workload}: round {number + 1} of {WARM_UP + ROUNDS}", file=sys.stderr)
+
+
+def run_workload(workload, folder):
+    servers = Servers(workload, folder)
+    plain = System("plain", servers.add(options.build, *(["--dump", folder] if workload == "gpt" else [])), "plain")
+    first = [plain.server.step(number, "plain") for number in range(WARM_UP)]
+    activations = max(step["peak_bytes"] - step["resting_bytes"] for step in first[2:])
+    resting = first[-1]["resting_bytes"]
+    # What a budget of 100% takes more than this is recording.
+    reuse_server = servers.start("--reuse")
+    systems = [plain, System("plain, blocks reused", reuse_server, "plain", plain)]
+    if workload == "gpt":
+        systems += systems_of_gpt(servers, plain, reuse_server, resting)
+    systems += budgets(servers, plain, activations, resting)
+    if options.against:
+        systems += with_other_build(servers, systems)
+    if workload == "tree" and systems[-1].way == "least":
+        systems.pop()  # no two of its steps are alike: what is named after one says nothing of the next
+    run_rounds(workload, systems)
     for system in systems:
         if system.fraction == 0.5 and system.refused is None and options.json:
             file = os.path.join(os.path.dirname(options.json) or ".", f"{workload}.run.json")
             system.server.step(0, f"run {system.budget} {file}")
-    for server in servers:
-        server.close()
+    servers.close()
     return [system.result(workload, plain) for system in systems]
 
 

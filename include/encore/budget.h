@@ -77,12 +77,14 @@ struct ENCORE_API StepReport {
   /// oneDNN, code, stacks and Encore's own books.
   int64_t process_bytes = -1;
   int64_t process_peak_bytes = -1;
+  /// Of them Encore's own, when the step ended: its tape, where its values are, the tensors that autograd saved.
+  int64_t book_bytes = 0;
 
   double step_seconds = 0;
   double predicted_seconds = -1;  ///< planned steps only: the sum of all ops, without the user's own code
   double plain_seconds = -1;      ///< the same sum without recomputation
   double replay_seconds = 0;
-  double planning_seconds = 0;  ///< before this step
+  double planning_seconds = 0;  ///< that the step waited for plans before it began
   double eviction_seconds = 0;
   /// Kinds of steps (signatures) that this budget has seen so far, and those of them that it has learnt. One that was
   /// seen once is not worth that, and there is a bound: steps of the others are online.
@@ -94,9 +96,12 @@ struct ENCORE_API StepReport {
   int64_t ops_replayed = 0;
   int64_t evictions = 0;  ///< under pressure, not by plan
   int64_t values_kept = 0;
-  int64_t values_packed = 0;  ///< of those kept: in a smaller form, as a mask is in bits
+  int64_t values_packed = 0;  ///< of those kept: in a smaller form
   int64_t values_dropped = 0;
   std::vector<ValueReport> values;  ///< planned steps only
+  /// What the user's own code held when the plan needs most, although nobody used it then, largest first: variables,
+  /// lists, temporaries of long expressions. It could be given up if they let go of it.
+  std::vector<ValueReport> held;
 
   /// All of it on one screen.
   std::string text() const;
@@ -209,6 +214,12 @@ class ENCORE_API MemoryBudget {
   /// Values of fewer bytes stay where they are, from the next step on: giving them up would not be worth the
   /// bookkeeping. 512 unless told otherwise. Throws InvalidArgument for less than 1.
   void leave_alone_below(int64_t bytes);
+
+  /// A step that could do with a plan gets a sketch at once, and a better one is made on a thread of Encore's own while
+  /// training goes on, so that no step waits for it; which step is the first to follow it depends on the clock. With
+  /// `wait` each step waits for its plan, so that two runs are alike. From the next step on; false unless told
+  /// otherwise, or the environment has ENCORE_WAIT_FOR_PLANS=1.
+  void wait_for_plans(bool wait = true);
 
   /// Reports name values by the model's modules from the next step on. An op that reads a parameter belongs to that
   /// parameter's module; for the others see docs/report.md. The model may be called in any way, and is not changed.

@@ -16,24 +16,14 @@
 #include <encore/detail/tensors.h>
 #include <encore/export.h>
 #include <encore/policy.h>
+#include <encore/recompute.h>
 #include <encore/scope.h>
 
-namespace encore {
-
+namespace encore::region {
 struct RegionGroup;
+}
 
-/// How values are brought back.
-enum class Recompute {
-  kReplay,  ///< run the recorded ops again, only those needed, below autograd; the function is called once
-  kRerun,   ///< call the function again: for work that ATen can't see (raw pointers, foreign kernels)
-};
-
-/// How hard to check that what comes back is what was there.
-enum class DeterminismCheck {
-  kNone,      ///< only what memory safety needs
-  kMetadata,  ///< number, shape, layout and type
-  kValues,    ///< every bit, by a 64-bit hash of each dropped value
-};
+namespace encore {
 
 struct CheckpointOptions {
   std::string name;  ///< shows in paths, messages and reports
@@ -57,7 +47,7 @@ class ENCORE_API CheckpointCall {
   using Again = std::function<void(const std::vector<at::Tensor>&)>;
 
   /// kReplay; `group` may be null.
-  CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group);
+  CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<region::RegionGroup>& group);
   /// kRerun: `again` calls the function with other tensors in place of `inputs`.
   CheckpointCall(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Again again);
   ~CheckpointCall();
@@ -110,8 +100,8 @@ auto rerunner(const F& f, const Args&... args) {
 }
 
 template <class F, class... Args>
-decltype(auto) call_checkpointed(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group, F& f,
-                                 Args&&... args) {
+decltype(auto) call_checkpointed(const CheckpointOptions& options, const std::shared_ptr<region::RegionGroup>& group,
+                                 F& f, Args&&... args) {
   std::vector<Seen> seen(sizeof...(Args));
   size_t next = 0;
   (seen[next++].look(args), ...);
@@ -225,7 +215,7 @@ class ENCORE_API CheckpointGroup {
 
  private:
   CheckpointOptions options_;
-  std::shared_ptr<RegionGroup> group_;
+  std::shared_ptr<region::RegionGroup> group_;
 };
 
 }  // namespace encore

@@ -16,7 +16,8 @@ enum class Action {
   kKeep,       ///< the tensor itself is held, as without Encore
   kRecompute,  ///< nothing is held: it is brought back when backward asks
   /// What can be held in a smaller form that is exact is held so, and comes back without being computed; everything
-  /// else is recomputed. Forms: a mask, of two kinds of elements with zero among them, as one bit an element.
+  /// else is recomputed. Of the forms that there are, the one that takes least: equal elements as one of them, a mask
+  /// as a bit an element, integers as wide as their range needs.
   kPack,
 };
 

@@ -70,7 +70,7 @@ class ENCORE_API CheckpointProfiler {
   /// What it has seen so far. Any thread may call.
   ProfilerReport report() const;
 
-  /// The same without a scope: one account for the process, from start_tracking to stop_tracking. Starting twice goes
+  /// The same without a scope: one tally for the process, from start_tracking to stop_tracking. Starting twice goes
   /// on; stopping keeps the figures; reset() begins anew. The figures throw ScopeError before the first start: those of
   /// a scoped profiler are in its report().
   static void start_tracking();
@@ -81,9 +81,9 @@ class ENCORE_API CheckpointProfiler {
   static ProfilerReport tracked();
 
  private:
-  class Account;
+  class Tally;
   struct Process;
-  std::shared_ptr<Account> account_;
+  std::shared_ptr<Tally> tally_;
 };
 
 }  // namespace encore

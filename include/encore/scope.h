@@ -1,8 +1,8 @@
 // Records what happens in a scope, under a policy.
 //
 // The first scope (or checkpoint) of a process takes LibTorch's autograd engine slot, for the rest of the process: that
-// is where LibTorch asks how to save a tensor. Where somebody else holds it SlotError is thrown; in a Python process the
-// module `encore` must have been imported.
+// is where LibTorch asks how to save a tensor. Where somebody else holds it SlotError is thrown; in a Python process
+// the module `encore` must have been imported.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,11 @@
 
 #include <encore/export.h>
 #include <encore/policy.h>
+#include <encore/recompute.h>
 
 namespace encore {
 
 struct CheckpointConfig;  // <encore/segments.h>
-
-/// What a scope has done so far, checkpoints inside it included. Bytes are of storages, each counted once.
-struct ScopeStats {
-  int64_t ops_recorded = 0;
-  int64_t values_kept = 0;
-  int64_t bytes_kept = 0;
-  int64_t values_dropped = 0;
-  int64_t bytes_dropped = 0;
-  int64_t bytes_packed = 0;  ///< that stand for some of the values dropped
-  int64_t replays = 0;       ///< times that something was brought back
-  int64_t ops_replayed = 0;
-  int64_t replay_ns = 0;
-  int64_t marked_but_kept = 0;  ///< calls of checkpoint(tensor) with nothing to recompute it from
-};
 
 /// While it lives, the ops of this thread are recorded, and what autograd saves is kept or recomputed by the policy.
 /// Scopes nest. A scope is ended by the thread that began it, innermost first; backward may run inside it, after it, or

@@ -163,6 +163,13 @@ class MemoryBudget:
         """Values of fewer bytes stay where they are, from the next step on. 512 unless told otherwise."""
         self._core.leave_alone_below(bytes)
 
+    def wait_for_plans(self, wait: bool = True) -> None:
+        """Each step waits for its plan, from the next one on, so that two runs are alike.
+
+        Otherwise a step follows a sketch, and a better plan that was made meanwhile as soon as it is there.
+        """
+        self._core.wait_for_plans(wait)
+
     def name_modules_of(self, model: torch.nn.Module) -> None:
         """Reports name values by the modules of this model, from the next step on.
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "budget/budget_impl.h"
 #include "budget/value_reports.h"
+#include "run/allocator.h"
 #include "run/blocks.h"
 #include "run/process.h"
 
@@ -82,6 +83,11 @@ void MemoryBudget::leave_alone_below(int64_t bytes) {
   impl_->next_smallest_bytes = bytes;
 }
 
+void MemoryBudget::wait_for_plans(bool wait) {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->waits_for_plans = wait;
+}
+
 int64_t MemoryBudget::limit_bytes() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->limit_bytes;
@@ -90,6 +96,10 @@ int64_t MemoryBudget::limit_bytes() const {
 StepReport MemoryBudget::report() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   StepReport report = impl_->last;
+  if (impl_->last_plan) {  // which takes longer than a small step, and few ask
+    report.values = budget::values_of(*impl_->last_plan);
+    report.held = budget::held_at_peak(*impl_->last_plan, report.resting_bytes);
+  }
   if (report.step < 0) {
     report.limit_bytes = impl_->limit_bytes;
   }
@@ -159,13 +169,12 @@ MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, 
       impl->smallest_bytes = impl->next_smallest_bytes;
       impl->known = budget::KnownSteps();  // steps as they were known have other values
     }
-    impl->find_limit(resting);
+    double planning_seconds = impl->find_limit(resting);
     const bool learns = rehearsing != nullptr && impl->fraction.is_learnt();
     const int64_t limit = learns ? -1 : impl->limit_bytes;
     budget::StepSetting setting;
     setting.smallest_bytes = impl->smallest_bytes;
     setting.leaves_no_trace = rehearsing != nullptr;
-    double planning_seconds = 0;
     if (limit >= 0) {
       if (resting > limit && !impl->fraction.refuses_nothing()) {
         budget::refuse_resting(resting, limit,
@@ -173,7 +182,7 @@ MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, 
       }
       setting.limit_bytes = limit;
       setting.at_the_end = impl->at_the_end();
-      impl->expect(setting, limit, resting, planning_seconds);
+      planning_seconds += impl->expect(setting, limit, resting);
     }
     auto step = std::make_unique<Step::Impl>(impl, std::move(setting));
     step->rehearsing = rehearsing;
@@ -181,7 +190,7 @@ MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, 
     step->report.limit_bytes = limit;
     step->report.resting_bytes = resting;
     step->report.planning_seconds = planning_seconds;
-    step->governor->start(std::static_pointer_cast<ReplayRegion>(step->open.region()));
+    step->governor->start(std::static_pointer_cast<region::ReplayRegion>(step->open.region()));
     run::Blocks::instance().trim();
     // Planning and learning leave a lot in it; a step's books do not, since the next one's take their place.
     const double spent_seconds = impl->known.thrift().spent_seconds();
@@ -274,6 +283,7 @@ void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {
     budget->refusal = figures.refused;
   }
   ++budget->steps;
+  budget->last_plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
   budget->record.add(report, loss);
   if (report.mode == StepMode::kPlanned || budget->steps == 1) {
     const auto plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
@@ -301,6 +311,7 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   }
   const std::lock_guard<RecursiveMutex> tape_lock(open.tape().mutex());
   report.ops_recorded = static_cast<int64_t>(open.tape().ops().size());
+  report.book_bytes = open.residency()->book_bytes() + governor->book_bytes();
   const auto& plan = governor->itinerary();
   if (plan && plan->model->path.size() == journal.events.size() && !report.failed && !figures.limit_was_lifted) {
     tell_plan(*plan);
@@ -372,7 +383,6 @@ void MemoryBudget::Step::Impl::tell_plan(const budget::Itinerary& plan) {
   report.values_kept = plan.units_kept;
   report.values_dropped = plan.units_dropped;
   report.values_packed = plan.units_packed;
-  report.values = budget::values_of(plan);
 }
 
 /// What the step needs without Encore: measured if it ran as it does there, else by its model.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <encore/budget.h>
 #include <encore/memory.h>
 
+#include "base/clock.h"
 #include "budget/fraction.h"
 #include "budget/known_steps.h"
 #include "budget/module_names.h"
@@ -16,7 +18,7 @@
 #include "budget/refusals.h"
 #include "budget/run_record.h"
 #include "budget/step_governor.h"
-#include "checkpoint/open_region.h"
+#include "region/open_region.h"
 
 namespace encore {
 namespace budget {
@@ -51,12 +53,20 @@ struct MemoryBudget::Impl {
   double trimmed_after_seconds = 0;  // of learning and planning, when the heap was last trimmed
   budget::ModuleTree modules;
   StepReport last;
+  std::shared_ptr<const budget::Itinerary> last_plan;  // that the last step followed to its end, or null
   std::optional<BudgetError> refusal;
   budget::RunRecord record;
   BlockReuse reuse;  // blocks are held from step to step
+  bool waits_for_plans = waits_by_environment();
 
   /// Begins a step for a budget that has this. `rehearsing` outlives the step; null for one that counts.
   static Step begin(const std::shared_ptr<Impl>& impl, budget::Rehearsing* rehearsing);
+
+  /// ENCORE_WAIT_FOR_PLANS, unless it is 0: for tests.
+  static bool waits_by_environment() {
+    const char* waits = std::getenv("ENCORE_WAIT_FOR_PLANS");
+    return waits != nullptr && std::string_view(waits) != "0";
+  }
 
   /// A step that did not begin.
   void remember_refusal(const BudgetError& error, int64_t resting) {
@@ -68,14 +78,20 @@ struct MemoryBudget::Impl {
     report.resting_bytes = report.peak_bytes = resting;
     record.add(report, report::kUnknown);
     last = std::move(report);
+    last_plan.reset();
     refusal = error;
   }
 
-  /// The limit of the next step, which for a fraction follows what was learnt.
-  void find_limit(int64_t resting) {
-    if (fraction.learn(resting)) {
+  /// The limit of the next step, which for a fraction follows what was learnt. Returns the seconds that this took, as
+  /// expect() does.
+  double find_limit(int64_t resting) {
+    constexpr std::chrono::milliseconds kPatience{20};
+    const int64_t start_ns = now_ns();
+    if (fraction.learn(resting, waits_for_plans ? Background<int>::kForever : kPatience)) {
       limit_bytes = fraction.limit_for(resting);
+      return static_cast<double>(now_ns() - start_ns) * 1e-9;
     }
+    return 0;
   }
 
   budget::StepSetting::AtTheEnd at_the_end() const {
@@ -86,9 +102,10 @@ struct MemoryBudget::Impl {
   }
 
   /// What is known before a step that may be as the last one was.
-  void expect(budget::StepSetting& setting, int64_t limit, int64_t resting, double& planning_seconds) {
+  double expect(budget::StepSetting& setting, int64_t limit, int64_t resting) {
+    double planning_seconds = 0;
     if (budget::KnownStep* latest = known.latest()) {
-      planning_seconds = known.prepare(*latest, limit, resting);
+      planning_seconds = known.prepare(*latest, limit, resting, waits_for_plans);
       setting.first = latest->plan;
       if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
         setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
@@ -99,6 +116,7 @@ struct MemoryBudget::Impl {
         return known.find_plan(index, path, limit, resting);
       };
     }
+    return planning_seconds;
   }
 };
 
@@ -107,17 +125,13 @@ struct MemoryBudget::Step::Impl {
       : budget(std::move(b)),
         governor(std::make_shared<budget::StepGovernor>(std::move(setting))),
         open("step", [this](std::shared_ptr<store::Residency> residency, tape::OpId first,
-                            const std::shared_ptr<ReplayRegion>&) {
-          RegionOptions options;
+                            const std::shared_ptr<region::ReplayRegion>&) {
+          region::RegionOptions options;
           options.policy = keep_all();
           options.together = false;
           options.is_checkpoint = false;
           options.governor = governor;
-          options.before_op = [watching = governor.get()](record::Recorder&, tape::OpId) {
-            watching->op_starts();
-            return false;
-          };
-          return std::make_shared<ReplayRegion>(std::move(residency), first, nullptr, std::move(options));
+          return std::make_shared<region::ReplayRegion>(std::move(residency), first, nullptr, std::move(options));
         }) {}
 
   void end() noexcept;
@@ -132,7 +146,7 @@ struct MemoryBudget::Step::Impl {
 
   std::shared_ptr<MemoryBudget::Impl> budget;
   std::shared_ptr<budget::StepGovernor> governor;
-  OpenRegion open;
+  region::OpenRegion open;
   MemoryScope memory;
   StepReport report;
   double loss = report::kUnknown;

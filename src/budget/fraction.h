@@ -3,9 +3,9 @@
 
 #include <set>
 
-#include <encore/plan/curve.h>
 #include <encore/plan/graph.h>
 
+#include "base/background.h"
 #include "budget/step_model.h"
 
 namespace encore::budget {
@@ -31,38 +31,11 @@ struct Fraction {
   bool refuses_nothing() const { return of == Of::kPlain && part >= 1; }
 
   /// True if the news changed what is needed. In the first steps gradients and the optimizer's state are born, so that
-  /// what later ones need above what rests is known less well.
-  bool learn(int64_t resting) {
-    constexpr int64_t kSettledPart = 1000;
-    const auto model = std::exchange(news, nullptr);
-    const int64_t before = need_bytes;
-    need_bytes = std::max(need_bytes, std::exchange(seen_bytes, -1));
-    if (!is_learnt() || !model) {
-      return need_bytes != before;
-    }
-    // A curve takes as long as several plans: one for each kind is enough, as soon as what rests is settled.
-    if (of != Of::kPlain && is_settled && kinds_.count(model->signature()) > 0) {
-      return need_bytes != before;
-    }
-    const int64_t need = std::max<int64_t>(0, wanted_bytes(model->graph_for(resting)) - resting);
-    const bool settled = (resting - model->resting_bytes) * kSettledPart <= need;
-    if (settled) {
-      kinds_.insert(model->signature());
-    }
-    if (settled && !is_settled) {
-      is_settled = true;
-      need_bytes = need;
-    } else if (settled || !is_settled) {
-      need_bytes = std::max(need_bytes, need);
-    }
-    return need_bytes != before;
-  }
+  /// what later ones need above what rests is known less well. A curve takes as long as several plans, so it is made
+  /// while training goes on: what it says comes with a later step unless it is there within `patience`.
+  bool learn(int64_t resting, std::chrono::milliseconds patience);
   /// A rehearsal of a step that begins with so much at rest. It settles nothing: gradients may be born in it.
-  void rehearsed(const StepModel& model, int64_t resting) {
-    if (is_learnt() && !is_settled) {
-      need_bytes = std::max(need_bytes, std::max<int64_t>(0, wanted_bytes(model.graph_for(resting)) - resting));
-    }
-  }
+  void rehearsed(const StepModel& model, int64_t resting);
   /// Of a step of which there is no model.
   void has_seen(int64_t plain_need_bytes) {
     if (of == Of::kPlain && is_settled && plain_need_bytes > need_bytes) {
@@ -75,25 +48,17 @@ struct Fraction {
   }
 
  private:
-  /// In all, of such a step.
-  int64_t wanted_bytes(const plan::Graph& graph) const {
-    const plan::Baseline plain = plan::baseline(graph);
-    if (of == Of::kPlain) {
-      return plain.peak_bytes - overestimate_bytes;
-    }
-    plan::CurveOptions options;
-    options.points = 12;
-    options.plan.effort = 5;
-    options.plan.exact_states = 0;
-    for (const plan::CurvePoint& point : plan::curve(graph, options)) {
-      if (of == Of::kLeast || point.time <= part * plain.time) {
-        return point.budget_bytes;
-      }
-    }
-    return plain.peak_bytes;
-  }
+  /// What one kind of step needs.
+  struct Need {
+    uint64_t kind = 0;
+    int64_t bytes = 0;             // above what rests
+    int64_t rests_more_bytes = 0;  // than when the step began that shows it
+  };
+
+  void note(const Need& need);
 
   std::set<uint64_t> kinds_;  // of which the curve was looked at
+  Background<Need> curve_;
 };
 
 }  // namespace encore::budget

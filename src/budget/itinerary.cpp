@@ -1,4 +1,4 @@
-// From a schedule over steps to actions after events.
+// From a schedule over steps to errands after events.
 #include "budget/itinerary.h"
 
 #include <algorithm>
@@ -66,8 +66,8 @@ Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan
   const std::vector<int32_t> alive = alive_until(*model);
   for (size_t i = 0; i < num_steps; ++i) {
     if (!model->units[i].values.empty() && first_left[i] > alive[i]) {
-      auto& actions = itinerary.after[static_cast<size_t>(last_event[i])];
-      actions.insert(actions.begin(), {Do::kHold, static_cast<int32_t>(i)});
+      auto& errands = itinerary.after[static_cast<size_t>(last_event[i])];
+      errands.insert(errands.begin(), {Do::kHold, static_cast<int32_t>(i)});
     }
   }
   for (size_t i = 0; i < num_steps; ++i) {

@@ -14,7 +14,7 @@ enum class Do : uint8_t {
   kDrop,     // let go of them, in whatever form they are
 };
 
-struct Action {
+struct Errand {
   Do what = Do::kDrop;
   int32_t step = 0;
 };
@@ -24,7 +24,7 @@ struct Itinerary {
   plan::Plan plan;
   double planning_seconds = 0;
   /// By event: what is done when it has ended.
-  std::vector<std::vector<Action>> after;
+  std::vector<std::vector<Errand>> after;
   int64_t units_dropped = 0;
   int64_t units_kept = 0;
   int64_t units_packed = 0;  // of those that are kept

@@ -25,7 +25,7 @@ struct Event {
 };
 
 /// Something that took time besides the step's own events.
-struct Aside {
+struct Interlude {
   const char* what;  // "replay", "evict", "pack"
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
@@ -40,7 +40,7 @@ struct Packing {
 
 struct Journal {
   std::vector<Event> events;
-  std::vector<Aside> asides;
+  std::vector<Interlude> interludes;
   int64_t start_ns = 0;
   /// Storages of which nobody but autograd held the bytes any more, with the event by whose end that was so.
   std::unordered_map<int32_t, int32_t> released;

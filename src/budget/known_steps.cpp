@@ -1,12 +1,8 @@
-// Learning and planning.
+// What is learnt of a kind of step, and which kinds are kept.
 #include "budget/known_steps.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-
-#include <encore/error.h>
-#include <encore/plan/simulate.h>
 
 namespace encore::budget {
 namespace {
@@ -17,9 +13,6 @@ constexpr size_t kMostKinds = 64;
 constexpr size_t kMostStepsOfAll = 32'000;
 constexpr size_t kMostSamples = 5;
 constexpr size_t kMostPlans = 8;  // of a kind
-// The search takes more than its share of a step's time from here on: such steps stay online, which takes little more
-// than linear time.
-constexpr size_t kMostPlannedSteps = 12'000;
 // Plans are made after the first step of a kind, and again when its times have been measured this often.
 constexpr size_t kSettledSamples = 3;
 // A background that differs by less than this part of the limit is the same.
@@ -59,35 +52,6 @@ void add_known_forms(const plan::Step& known, plan::Step& step) {
       (!known.variants.empty() && known.variants.front().encode_time < step.variants.front().encode_time)) {
     step.variants = known.variants;
   }
-}
-
-/// Plans that were made with other times or backgrounds, with what they cost now: a search may find nothing where an
-/// earlier one did.
-std::vector<std::shared_ptr<const Itinerary>> repriced(const std::vector<std::shared_ptr<const Itinerary>>& plans,
-                                                       const std::shared_ptr<const StepModel>& model,
-                                                       const plan::Graph& graph) {
-  std::vector<std::shared_ptr<const Itinerary>> kept;
-  const plan::Baseline baseline = plan::baseline(graph);
-  for (const auto& made : plans) {
-    try {
-      plan::Plan plan = made->plan;
-      const plan::Cost cost = plan::simulate(graph, plan.schedule);
-      plan.time = cost.time;
-      plan.peak_bytes = cost.peak_bytes;
-      plan.baseline_time = baseline.time;
-      plan.baseline_peak_bytes = baseline.peak_bytes;
-      kept.push_back(std::make_shared<Itinerary>(make_itinerary(model, std::move(plan))));
-    } catch (const InvalidArgument&) {
-      // A form that it used is not known any more.
-    }
-  }
-  return kept;
-}
-
-/// Work of the planner: more for more steps, until one change of a plan costs so much that a second would not do.
-int64_t effort_for(size_t num_steps) {
-  const auto n = static_cast<int64_t>(num_steps);
-  return std::min<int64_t>({150, 5 + n / 8, std::max<int64_t>(40, 500'000 / n)});
 }
 
 }  // namespace
@@ -176,6 +140,7 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes, const Sight& sight,
     step.model = std::make_shared<StepModel>(std::move(model));
     if (other_background || (step.planned_samples < kSettledSamples && step.seconds.size() >= kSettledSamples)) {
       step.planned_limit_bytes = -1;
+      step.searched.clear();
     }
   }
   step.sight = sight;
@@ -202,7 +167,8 @@ void KnownSteps::rehearsed(const StepModel& model, std::vector<plan::Plan> plans
     step->least_bytes =
         step->least_bytes < 0 ? made->plan.peak_bytes : std::min(step->least_bytes, made->plan.peak_bytes);
   }
-  step->choose(limit_bytes, resting_bytes);
+  step->plan_for(limit_bytes, resting_bytes);
+  step->choose();
 }
 
 std::shared_ptr<const Itinerary> KnownStep::best_for(int64_t limit_bytes, int64_t resting_bytes) const {
@@ -228,56 +194,6 @@ std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t pa
   return nullptr;
 }
 
-double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
-  const bool same_start = std::abs(step.planned_resting_bytes - resting_bytes) <= limit_bytes / kSameBackground;
-  if (step.planned_limit_bytes == limit_bytes && same_start) {
-    return 0;
-  }
-  const size_t num_steps = step.model->graph.steps.size();
-  if (num_steps > kMostPlannedSteps) {
-    step.plan = nullptr;
-    return 0;
-  }
-  if (!thrift_.may_plan(step.sight, step.plans_made, num_steps)) {
-    step.plan = step.best_for(limit_bytes, resting_bytes);
-    return 0;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  plan_anew(step, limit_bytes, resting_bytes);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  thrift_.planned(seconds, num_steps);
-  return seconds;
-}
-
-std::optional<plan::Plan> KnownSteps::plan_for(const plan::Graph& graph, int64_t limit_bytes, bool minimum) {
-  if (graph.steps.size() > kMostPlannedSteps) {
-    return std::nullopt;
-  }
-  plan::PlanOptions options;
-  options.effort = effort_for(graph.steps.size());
-  options.exact_states = 0;
-  options.minimum = minimum;
-  return plan::plan(graph, limit_bytes, options);
-}
-
-void KnownSteps::plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes) {
-  const auto start = std::chrono::steady_clock::now();
-  const plan::Graph graph = step.model->graph_for(resting_bytes);
-  step.plans = repriced(step.plans, step.model, graph);
-  plan::Plan plan = *plan_for(graph, limit_bytes, /*minimum=*/false);
-  step.least_bytes = plan.min_feasible_bytes;
-  if (plan.feasible) {
-    Itinerary itinerary = make_itinerary(step.model, std::move(plan));
-    itinerary.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    step.add(std::move(itinerary));
-  }
-  for (const auto& made : step.plans) {
-    step.least_bytes = std::min(step.least_bytes, made->plan.peak_bytes);
-  }
-  step.choose(limit_bytes, resting_bytes);
-  ++step.plans_made;
-}
-
 void KnownStep::add(Itinerary itinerary) {
   plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
   if (plans.size() > kMostPlans) {
@@ -286,16 +202,33 @@ void KnownStep::add(Itinerary itinerary) {
 }
 
 /// A plan that was made for less memory and is faster, by luck of the search, serves as well.
-void KnownStep::choose(int64_t limit_bytes, int64_t resting_bytes) {
+void KnownStep::choose() {
   plan = nullptr;
   for (const auto& made : plans) {
-    if (made->plan.peak_bytes <= limit_bytes && (!plan || made->plan.time < plan->plan.time)) {
+    if (made->plan.peak_bytes <= planned_limit_bytes && (!plan || made->plan.time < plan->plan.time)) {
       plan = made;
     }
   }
+}
+
+bool KnownStep::has_searched(int64_t limit_bytes, int64_t resting_bytes, int64_t tolerance_bytes) {
+  const auto same = std::find_if(searched.begin(), searched.end(), [&](const PlannedFor& made) {
+    return made.limit_bytes == limit_bytes && std::abs(made.resting_bytes - resting_bytes) <= tolerance_bytes;
+  });
+  if (same == searched.end() || is_being_planned) {
+    return false;
+  }
   planned_limit_bytes = limit_bytes;
-  planned_samples = seconds.size();
+  planned_resting_bytes = same->resting_bytes;
+  is_sketched = false;
+  choose();
+  return plan != nullptr;
+}
+
+void KnownStep::plan_for(int64_t limit_bytes, int64_t resting_bytes) {
+  planned_limit_bytes = limit_bytes;
   planned_resting_bytes = resting_bytes;
+  planned_samples = seconds.size();
 }
 
 }  // namespace encore::budget

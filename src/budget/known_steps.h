@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 
+#include "base/background.h"
 #include "budget/itinerary.h"
 #include "budget/thrift.h"
 
@@ -15,9 +16,18 @@ struct KnownStep {
   std::vector<std::vector<double>> seconds;             // samples of each step's time, by sample
   std::vector<std::shared_ptr<const Itinerary>> plans;  // for the model as it is, most recent last
   std::shared_ptr<const Itinerary> plan;                // to be followed; null: none fits, or none is needed yet
+  // For what it was planned last, or is being planned.
   int64_t planned_limit_bytes = -1;
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
+  /// For what plans have been searched with the model as it is: a limit that goes to and fro is not planned each time.
+  struct PlannedFor {
+    int64_t limit_bytes = 0;
+    int64_t resting_bytes = 0;
+  };
+  std::vector<PlannedFor> searched;
+  bool is_sketched = false;  // and not searched for yet
+  bool is_being_planned = false;
   int64_t least_bytes = -1;  // the least budget for which a plan is known, as of the last time one was made
   Sight sight;               // the last one
   int64_t seen_at = 0;       // the step that it was
@@ -27,10 +37,16 @@ struct KnownStep {
   std::shared_ptr<const Itinerary> best_for(int64_t limit_bytes, int64_t resting_bytes) const;
   /// One more plan for the model as it is; of very many the oldest goes.
   void add(Itinerary itinerary);
+  /// What plans are for, from here on.
+  void plan_for(int64_t limit_bytes, int64_t resting_bytes);
   /// Takes the fastest plan that fits, of those that there are.
-  void choose(int64_t limit_bytes, int64_t resting_bytes);
+  void choose();
+  /// Whether there is a plan that was searched for this; then it is to be followed.
+  bool has_searched(int64_t limit_bytes, int64_t resting_bytes, int64_t tolerance_bytes);
   /// Whether no plan is known that fits.
-  bool has_no_plan(int64_t limit_bytes) const { return plan == nullptr && planned_limit_bytes == limit_bytes; }
+  bool has_no_plan(int64_t limit_bytes) const {
+    return plan == nullptr && planned_limit_bytes == limit_bytes && !is_being_planned;
+  }
 };
 
 /// Bounded: where there are more kinds than are kept, one is forgotten that has not been seen for longer than the new
@@ -54,9 +70,11 @@ class KnownSteps {
   /// A plan that fits the limit and whose event `index` has this path.
   std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path, int64_t limit_bytes,
                                              int64_t resting_bytes) const;
-  /// Makes a plan for the limit, unless there is one that is still good or it would cost too much. Returns the seconds
-  /// it took.
-  double prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+  /// Sees to a plan for the limit, unless there is one that is still good or it would cost too much: a sketch at once,
+  /// and a better one that is made while training goes on and taken over before a later step. `waits`: the better one
+  /// at once. Where there is no sketch it waits, too, since without a plan the step might be refused. Returns the
+  /// seconds that this took.
+  double prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes, bool waits);
 
   size_t size() const { return steps_.size(); }
   const Thrift& thrift() const { return thrift_; }
@@ -64,12 +82,23 @@ class KnownSteps {
  private:
   bool bring_to_front(uint64_t signature);
   bool make_room_for(const StepModel& model, const Sight& sight);
-  void plan_anew(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes);
+  static void sketch(KnownStep& step, const plan::Graph& graph);
+  void order(KnownStep& step, plan::Graph graph);
+  void take_over(std::chrono::milliseconds patience);
+
+  /// A plan that was made beside the training, and what for.
+  struct Made {
+    std::shared_ptr<const StepModel> model;
+    KnownStep::PlannedFor planned_for;
+    plan::Plan plan;
+    double seconds = 0;  // of the processor
+  };
 
   std::deque<KnownStep> steps_;  // most recent first
   Thrift thrift_;
   int64_t seen_ = 0;  // steps
   bool latest_is_known_ = false;
+  Background<Made> planning_;  // last, so that it ends first
 };
 
 }  // namespace encore::budget

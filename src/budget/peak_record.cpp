@@ -61,9 +61,14 @@ class Walk {
            : form_[index] == kWhole ? step.bytes
                                     : step.variants[static_cast<size_t>(form_[index])].bytes;
   }
-  bool is_packed(size_t index) const { return form_[index] >= 0; }
+  std::string kind(size_t index) const {
+    return form_[index] < 0 ? "kept"
+                            : "packed as " + graph_.steps[index].variants[static_cast<size_t>(form_[index])].kind;
+  }
   int64_t scratch() const { return scratch_; }
   int64_t background() const { return background_; }
+  /// The step that runs for the first time now, or is the next to.
+  int32_t stage() const { return static_cast<int32_t>(next_); }
   double seconds() const { return seconds_; }
 
  private:
@@ -75,6 +80,24 @@ class Walk {
   int64_t background_ = 0;
   double seconds_ = 0;
 };
+
+/// By step: whether the user's own code holds its value when step `now` runs, and will not use it any more.
+std::vector<bool> held_in_vain(const StepModel& model, int32_t now) {
+  std::vector<bool> held(model.graph.steps.size());
+  for (size_t i = 0; i < held.size(); ++i) {
+    held[i] = static_cast<int32_t>(i) < now && model.units[i].user_holds_until >= now;
+  }
+  std::vector<bool> backward(held.size());
+  for (const int32_t node : model.backward_steps) {
+    backward[static_cast<size_t>(node)] = true;
+  }
+  for (auto i = static_cast<size_t>(now); i < held.size(); ++i) {
+    for (const int32_t input : model.graph.steps[i].inputs) {
+      held[static_cast<size_t>(input)] = held[static_cast<size_t>(input)] && backward[i];
+    }
+  }
+  return held;
+}
 
 }  // namespace
 
@@ -102,7 +125,7 @@ report::LivePeak live_at_peak(const StepModel& model, const plan::Graph& graph, 
   const auto running = static_cast<size_t>(schedule[where].step);
   live.during = graph.steps[running].name;
   live.seconds = walk.seconds();
-  const auto add = [&](size_t index, int64_t bytes, const char* kind) {
+  const auto add = [&](size_t index, int64_t bytes, const std::string& kind) {
     const Unit* unit = index < model.units.size() ? &model.units[index] : nullptr;
     if (bytes > 0) {
       const bool named = unit != nullptr && !unit->name.empty();
@@ -110,8 +133,9 @@ report::LivePeak live_at_peak(const StepModel& model, const plan::Graph& graph, 
           {named ? unit->name : graph.steps[index].name, unit != nullptr ? unit->module : "", bytes, kind});
     }
   };
+  const std::vector<bool> held = held_in_vain(model, walk.stage());
   for (size_t index = 0; index < graph.steps.size(); ++index) {
-    add(index, walk.bytes(index), walk.is_packed(index) ? "packed" : "kept");
+    add(index, walk.bytes(index), held[index] ? "held" : walk.kind(index));
   }
   add(running, walk.scratch(), "scratch");
   if (walk.background() > 0) {

@@ -11,8 +11,8 @@ using tape::ValueId;
 constexpr double kHinted = 0.1;
 // Bringing a value back costs this much, however fast its op is.
 constexpr double kReplayNs = 1000;
-// Unpacking a mask, for each of its bytes.
-constexpr double kUnpackNs = 0.1;
+// Bringing a value out of a smaller form, for each of its bytes: whatever the form, writing them takes most of it.
+constexpr double kUnpackNsPerByte = 0.1;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ double Prices::replay_ns_of(const store::Residency& residency, ValueId id) {
   const tape::Tape& tape = residency.tape();
   constexpr size_t kMost = 256;  // by then it is dear enough
   if (residency.is_resting(id)) {
-    return kReplayNs + kUnpackNs * static_cast<double>(tape.value(id).nbytes);
+    return kReplayNs + kUnpackNsPerByte * static_cast<double>(tape.value(id).nbytes);
   }
   double total = kReplayNs;
   seen_.resize(tape.ops().size());

@@ -78,4 +78,44 @@ std::string text_of_unplanned(const KnownStep& step, int64_t limit_bytes, int64_
   return message;
 }
 
+std::string text_of_held(const std::map<std::string, int64_t>& bytes_by_op) {
+  constexpr size_t kMostOps = 3;
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  int64_t all_bytes = 0;
+  for (const auto& [op, nbytes] : bytes_by_op) {
+    sorted.emplace_back(nbytes, op);
+    all_bytes += nbytes;
+  }
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text = "; your own code holds " + format_bytes(all_bytes) + " of it (";
+  for (size_t i = 0; i < std::min(sorted.size(), kMostOps); ++i) {
+    text += (i > 0 ? ", " : "") + format_bytes(sorted[i].first) + " made by " + sorted[i].second;
+  }
+  return text + "), which could be given up if variables, lists and long expressions let go of it";
+}
+
+std::string text_of(const Refusal& refusal) {
+  const BudgetError::Figures& figures = refusal.figures;
+  std::string message = "budget: an allocation of " + format_bytes(refusal.nbytes) +
+                        (figures.op.empty() ? "" : " in " + figures.op) + " needs " +
+                        exact_bytes(figures.needed_bytes) + " in all, the budget is " +
+                        exact_bytes(figures.limit_bytes) + ", and nothing is left that could be given up";
+  if (refusal.to_come_bytes > 0) {
+    message += "; of that " + format_bytes(refusal.to_come_bytes) +
+               " are still to come: what an optimizer makes for one parameter it makes for all";
+  }
+  if (figures.least_is_known) {
+    message += "; " + refusal.unplanned;
+  }
+  message += refusal.held;
+  if (refusal.left_plan_at) {
+    message += "; the step had left its plan at " + *refusal.left_plan_at;
+  }
+  if (figures.other_threads_bytes > refusal.shortage_bytes / 2) {
+    message += "; other threads (a data loader's, for example) hold " + format_bytes(figures.other_threads_bytes);
+  }
+  return message + "; up to here it takes " + exact_bytes(figures.least_bytes) +
+         " without a limit: raise the budget to that, or lower the batch. When the step has ended, " + refusal.put_back;
+}
+
 }  // namespace encore::budget

@@ -7,6 +7,7 @@
 #include <encore/bytes.h>
 
 #include "base/plain_numbers.h"
+#include "budget/names.h"
 
 namespace encore {
 namespace {
@@ -23,18 +24,6 @@ std::string line(const char* format, ...) {
   return std::string(buffer) + "\n";
 }
 
-const char* name_of(StepMode mode) {
-  switch (mode) {
-    case StepMode::kLearning:
-      return "learning";
-    case StepMode::kOnline:
-      return "online";
-    case StepMode::kPlanned:
-      return "planned";
-  }
-  return "";
-}
-
 std::string bytes_or(int64_t bytes, const char* otherwise) {
   return bytes < 0 ? otherwise : format_bytes(bytes);
 }
@@ -43,11 +32,12 @@ std::string bytes_or(int64_t bytes, const char* otherwise) {
 
 std::string StepReport::text() const {
   constexpr size_t kMostValues = 10;
+  constexpr size_t kMostHeld = 5;
   if (step < 0) {
     return line("no step yet, the budget is %s", bytes_or(limit_bytes, "learnt in the first one").c_str());
   }
   std::string text;
-  text += line("step %lld, %s%s, signature %016llx", static_cast<long long>(step), name_of(mode),
+  text += line("step %lld, %s%s, signature %016llx", static_cast<long long>(step), budget::name_of(mode),
                failed ? ", ended by an exception" : "", static_cast<unsigned long long>(signature));
   if (!note.empty()) {
     text += line("  note          %s", note.c_str());
@@ -58,8 +48,9 @@ std::string StepReport::text() const {
                bytes_or(predicted_peak_bytes, "not").c_str(), bytes_or(plain_peak_bytes, "unknown").c_str());
   text += line("  resting       %s", format_bytes(resting_bytes).c_str());
   if (process_bytes > 0) {
-    text += line("  process       %s in this step, %s at most since it began", format_bytes(process_bytes).c_str(),
-                 format_bytes(process_peak_bytes).c_str());
+    text += line("  process       %s in this step, %s at most since it began; Encore's own books %s",
+                 format_bytes(process_bytes).c_str(), format_bytes(process_peak_bytes).c_str(),
+                 format_bytes(book_bytes).c_str());
   }
   if (foreign_bytes > 0) {
     text +=
@@ -81,6 +72,18 @@ std::string StepReport::text() const {
   text += line("  values        %lld kept, of them %lld in a smaller form, %lld dropped by plan",
                static_cast<long long>(values_kept), static_cast<long long>(values_packed),
                static_cast<long long>(values_dropped));
+  int64_t held_bytes = 0;
+  std::for_each(held.begin(), held.end(), [&](const ValueReport& value) { held_bytes += value.bytes; });
+  if (held_bytes > 0) {
+    text += line(
+        "  held          %s at the plan's peak by your own code, which could be given up if variables, lists and "
+        "long expressions let go of it",
+        format_bytes(held_bytes).c_str());
+  }
+  for (size_t i = 0; i < std::min(held.size(), kMostHeld); ++i) {
+    text += line("    %-40s %10s  %s", held[i].name.c_str(), format_bytes(held[i].bytes).c_str(),
+                 held[i].module.empty() ? "" : ("in " + held[i].module).c_str());
+  }
   std::vector<ValueReport> sorted = values;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const ValueReport& a, const ValueReport& b) { return a.times * a.bytes > b.times * b.bytes; });

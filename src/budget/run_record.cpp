@@ -6,7 +6,9 @@
 #include <encore/plan/curve.h>
 #include <encore/plan/json.h>
 
+#include "budget/names.h"
 #include "budget/peak_record.h"
+#include "budget/value_reports.h"
 
 namespace encore::budget {
 namespace {
@@ -16,16 +18,9 @@ constexpr size_t kMostSteps = 1'000;
 constexpr int32_t kCurvePoints = 9;
 constexpr int64_t kCurveEffort = 15;
 
+/// A page shows what a step that learns does: it runs plainly.
 const char* mode_of(const StepReport& step) {
-  switch (step.mode) {
-    case StepMode::kLearning:
-      return "plain";
-    case StepMode::kOnline:
-      return "online";
-    case StepMode::kPlanned:
-      return "planned";
-  }
-  return "plain";
+  return step.mode == StepMode::kLearning ? "plain" : name_of(step.mode);
 }
 
 /// By step of the graph: when it began in the step that is shown, in seconds. What is planned was measured in other
@@ -137,9 +132,10 @@ void add_measured(report::Run& run, const Journal& journal) {
                           event.backward ? "backward" : "forward", since_start * 1e-3,
                           static_cast<double>(event.duration_ns + event.away_ns) * 1e-3, 0});
   }
-  for (const Aside& aside : journal.asides) {
-    run.events.push_back({aside.what, aside.what, static_cast<double>(aside.start_ns - journal.start_ns) * 1e-3,
-                          static_cast<double>(aside.duration_ns) * 1e-3, 0});
+  for (const Interlude& interlude : journal.interludes) {
+    run.events.push_back({interlude.what, interlude.what,
+                          static_cast<double>(interlude.start_ns - journal.start_ns) * 1e-3,
+                          static_cast<double>(interlude.duration_ns) * 1e-3, 0});
   }
   run.timelines.push_back(std::move(measured));
 }
@@ -172,9 +168,7 @@ void RunRecord::add(const StepReport& step, double loss) {
   resting_bytes_ = step.resting_bytes;
   if (step.limit_bytes >= 0) {
     process_bytes_ = std::max(process_bytes_, step.process_bytes);
-  }
-  if (!step.values.empty()) {
-    values_ = step.values;
+    book_bytes_ = std::max(book_bytes_, step.book_bytes);
   }
 }
 
@@ -194,6 +188,7 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
   run.limit_bytes = limit_bytes_;
   run.resting_bytes = resting_bytes_;
   run.process_bytes = process_bytes_;
+  run.book_bytes = book_bytes_;
   run.steps.assign(steps_.begin(), steps_.end());
   run.shown_step = shown_.index;
   for (const RunSystem& system : systems) {
@@ -212,7 +207,7 @@ report::Run RunRecord::run(std::string_view name, const std::vector<RunSystem>& 
     add_curve(run, graph, shown_.plan->plan, pace);
     run.peak = live_at_peak(*shown_.plan->model, graph, shown_.plan->plan.schedule);
     run.peak.seconds = when_highest(run.timelines.back());
-    for (const ValueReport& value : values_) {
+    for (const ValueReport& value : values_of(*shown_.plan)) {
       run.values.push_back({value.name, value.module, value.bytes, value.action, value.why, value.seconds});
     }
   }

@@ -36,7 +36,7 @@ class RunRecord {
   int64_t limit_bytes_ = -1;
   int64_t resting_bytes_ = -1;
   int64_t process_bytes_ = -1;
-  std::vector<ValueReport> values_;
+  int64_t book_bytes_ = -1;
   ShownStep shown_;
 };
 

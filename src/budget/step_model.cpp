@@ -191,13 +191,24 @@ class Builder {
     return bytes;
   }
 
+  /// What a replay of the event allocates in place of state that it must not update again.
+  int64_t scratch_of(const Event& event) const {
+    int64_t bytes = 0;
+    if (event.op != kNone) {
+      for (const tape::Write& write : tape_.ops()[static_cast<size_t>(event.op)].writes) {
+        bytes += write.state ? tape_.value(write.before).nbytes : 0;
+      }
+    }
+    return bytes;
+  }
+
   void add_event(int32_t e) {
     const Event& event = journal_.events[static_cast<size_t>(e)];
     const auto place = static_cast<size_t>(e);
     const int64_t born = (place < journal_.births.size() ? journal_.births[place] : 0) - copied_by(event);
     model_.path.push_back(event.path);
     const int64_t background = event.other_before - journal_.other_at_start + extra_[place];
-    const int64_t temp = std::max<int64_t>(0, event.other_peak - event.other_before - made_by(e));
+    const int64_t temp = std::max<int64_t>(0, event.other_peak - event.other_before - made_by(e)) + scratch_of(event);
     double seconds = static_cast<double>(event.duration_ns) * 1e-9;
     const int32_t group = event.op == kNone ? kNone : group_of_op_[static_cast<size_t>(event.op)];
     std::vector<int32_t> inputs;
@@ -302,13 +313,15 @@ class Builder {
       if (group.step == kNone) {
         continue;
       }
-      int32_t held = group.pinned ? last_use[static_cast<size_t>(group.step)] : kNone;
+      int32_t held = kNone;
       for (const ValueId value : group.values) {
         const auto released = journal_.released.find(tape_.value(value).storage);
         held = std::max(held, released == journal_.released.end()
                                   ? last
                                   : model_.step_of_event[static_cast<size_t>(released->second)]);
       }
+      model_.units[static_cast<size_t>(group.step)].user_holds_until = held;
+      held = std::max(held, group.pinned ? last_use[static_cast<size_t>(group.step)] : kNone);
       if (held > group.step) {
         model_.graph.steps[static_cast<size_t>(group.step)].held_until = held;
       }

@@ -10,9 +10,10 @@ namespace encore::budget {
 
 /// Values that are made, dropped and brought back together: what one op makes, with the in-place ops after it.
 struct Unit {
-  std::vector<tape::ValueId> values;  // as they are when the unit is complete
-  std::string name;                   // the op that made them
-  std::string module;                 // the module it belongs to, if known
+  std::vector<tape::ValueId> values;       // as they are when the unit is complete
+  std::string name;                        // the op that made them
+  std::string module;                      // the module it belongs to, if known
+  int32_t user_holds_until = tape::kNone;  // the step until which the user's own code holds some of them
 };
 
 /// Steps of the graph are units, ops that only make room for one, and nodes of backward; events without any of these

@@ -49,6 +49,11 @@ void Thrift::planned(double seconds, size_t events) {
   planning_each_seconds_ = std::max(planning_each_seconds_ / 2, seconds / static_cast<double>(events + 1));
 }
 
+void Thrift::sketched(double seconds, size_t events) {
+  spent_seconds_ += seconds;
+  sketching_each_seconds_ = std::max(sketching_each_seconds_ / 2, seconds / static_cast<double>(events + 1));
+}
+
 bool Thrift::may_learn(const Sight& sight, size_t events) const {
   if (is_entitled(sight)) {
     return true;
@@ -56,7 +61,13 @@ bool Thrift::may_learn(const Sight& sight, size_t events) const {
   // A training whose steps come back, and a step that is new to it: it will come back, too.
   const bool will_be_seen_again = sight.count > 1 || again_ >= 2 * kinds_;
   return will_be_seen_again &&
-         can_afford((learning_each_seconds_ + planning_each_seconds_) * static_cast<double>(events));
+         can_afford((learning_each_seconds_ +
+                     (sketching_each_seconds_ > 0 ? sketching_each_seconds_ : planning_each_seconds_)) *
+                    static_cast<double>(events));
+}
+
+bool Thrift::may_sketch(const Sight& sight, size_t events) const {
+  return is_entitled(sight) || can_afford(sketching_each_seconds_ * static_cast<double>(events));
 }
 
 bool Thrift::may_plan(const Sight& sight, int64_t plans, size_t events) const {

@@ -34,6 +34,7 @@ class Thrift {
   void trained(double seconds) { trained_seconds_ += seconds; }
   void learnt(double seconds, size_t events);
   void planned(double seconds, size_t events);
+  void sketched(double seconds, size_t events);
   double trained_seconds() const { return trained_seconds_; }
   double spent_seconds() const { return spent_seconds_; }
 
@@ -41,6 +42,8 @@ class Thrift {
   bool may_learn(const Sight& sight, size_t events) const;
   /// Whether there may be another plan for a kind that has had so many.
   bool may_plan(const Sight& sight, int64_t plans, size_t events) const;
+  /// The same for a sketch, which takes a hundredth of that.
+  bool may_sketch(const Sight& sight, size_t events) const;
 
  private:
   struct Seen {
@@ -62,6 +65,7 @@ class Thrift {
   double spent_seconds_ = 0;
   double learning_each_seconds_ = 0;  // event, as far as is known
   double planning_each_seconds_ = 0;
+  double sketching_each_seconds_ = 0;
 };
 
 }  // namespace encore::budget

@@ -251,18 +251,10 @@ void Undo::put_back_kept_gradients() {
 
 /// Without the mutex: an allocation under a generator's own lock may be refused, and asks for text().
 void Undo::put_back_generators(const tape::Tape& tape) const {
-  std::vector<const tape::RandomState*> first = {&random_};
-  for (const tape::Op& op : tape.ops()) {
-    const bool is_known = op.random == nullptr || std::any_of(first.begin(), first.end(), [&](const auto* state) {
-                            return state->generator() == op.random->generator();
-                          });
-    if (!is_known) {
-      first.push_back(op.random.get());
-    }
-  }
-  for (const tape::RandomState* state : first) {
+  for (const tape::RandomState* state : tape.generators_before(0, static_cast<tape::OpId>(tape.ops().size()))) {
     state->restore();
   }
+  random_.restore();  // the step may have drawn before its first op
 }
 
 }  // namespace encore::budget

@@ -3,14 +3,14 @@
 
 #include <encore/error.h>
 
-#include "checkpoint/open_region.h"
-#include "checkpoint/rerun_region.h"
+#include "region/open_region.h"
+#include "region/rerun_region.h"
 #include "tape/compat.h"
 
 namespace encore {
 
 CheckpointGroup::CheckpointGroup(CheckpointOptions options)
-    : options_(std::move(options)), group_(std::make_shared<RegionGroup>()) {
+    : options_(std::move(options)), group_(std::make_shared<region::RegionGroup>()) {
   if (options_.recompute != Recompute::kReplay) {
     throw InvalidArgument("checkpoint group" + (options_.name.empty() ? "" : " '" + options_.name + "'") +
                           ": functions that are called again can't be recomputed together; use kReplay");
@@ -26,16 +26,18 @@ std::string who(const CheckpointOptions& options) {
   return options.name.empty() ? "checkpoint" : "checkpoint '" + options.name + "'";
 }
 
-OpenRegion::Make make_replay_region(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group) {
+region::OpenRegion::Make make_replay_region(const CheckpointOptions& options,
+                                            const std::shared_ptr<region::RegionGroup>& group) {
   return [&options, &group](std::shared_ptr<store::Residency> residency, tape::OpId first,
-                            std::shared_ptr<ReplayRegion> parent) {
-    RegionOptions region;
+                            std::shared_ptr<region::ReplayRegion> parent) {
+    region::RegionOptions region;
     region.name = options.name;
     region.policy = options.policy;
     region.check = options.determinism_check;
     region.preserve_rng_state = options.preserve_rng_state;
     region.group = group;
-    auto made = std::make_shared<ReplayRegion>(std::move(residency), first, std::move(parent), std::move(region));
+    auto made =
+        std::make_shared<region::ReplayRegion>(std::move(residency), first, std::move(parent), std::move(region));
     if (group) {
       group->add(made);
     }
@@ -43,10 +45,11 @@ OpenRegion::Make make_replay_region(const CheckpointOptions& options, const std:
   };
 }
 
-OpenRegion::Make make_rerun_region(const std::shared_ptr<RerunFrame>& frame) {
-  return [frame](std::shared_ptr<store::Residency> residency, tape::OpId first, const std::shared_ptr<ReplayRegion>&) {
+region::OpenRegion::Make make_rerun_region(const std::shared_ptr<region::RerunFrame>& frame) {
+  return [frame](std::shared_ptr<store::Residency> residency, tape::OpId first,
+                 const std::shared_ptr<region::ReplayRegion>&) {
     frame->begin(std::move(residency), first);
-    return std::make_shared<RerunRegion>(first, frame, /*again=*/false);
+    return std::make_shared<region::RerunRegion>(first, frame, /*again=*/false);
   };
 }
 
@@ -54,15 +57,15 @@ OpenRegion::Make make_rerun_region(const std::shared_ptr<RerunFrame>& frame) {
 
 struct CheckpointCall::Impl {
   std::string who;
-  std::shared_ptr<RerunFrame> frame;
-  std::optional<OpenRegion> open;
-  std::shared_ptr<Governor> governor;  // has its own mind of what to recompute: the checkpoint is a hint to it
+  std::shared_ptr<region::RerunFrame> frame;
+  std::optional<region::OpenRegion> open;
+  std::shared_ptr<region::Governor> governor;  // has its own mind of what to recompute: the checkpoint is a hint to it
   tape::OpId first = 0;
   std::optional<compat::UnoptimizedScript> script;  // of a function that is called again
 };
 
-CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<RegionGroup>& group)
-    : impl_(new Impl{who(options), nullptr, {}, OpenRegion::governor(), 0, {}}) {
+CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::shared_ptr<region::RegionGroup>& group)
+    : impl_(new Impl{who(options), nullptr, {}, region::OpenRegion::governor(), 0, {}}) {
   if (impl_->governor) {
     impl_->first = static_cast<tape::OpId>(record::Recorder::current()->tape().ops().size());
   } else {
@@ -75,7 +78,9 @@ CheckpointCall::CheckpointCall(const CheckpointOptions& options, const std::vect
     throw InvalidArgument(who(options) +
                           ": the function or an argument can't be copied, so it can't be called again; use kReplay");
   }
-  auto frame = std::make_shared<RerunFrame>(options, inputs, std::move(again));
+  auto frame = std::make_shared<region::RerunFrame>(
+      region::RerunOptions{options.name, options.preserve_rng_state, options.determinism_check, options.early_stop},
+      inputs, std::move(again));
   impl_ = std::unique_ptr<Impl>(new Impl{who(options), frame, {}, nullptr, 0, {}});
   impl_->script.emplace();
   impl_->open.emplace(options.name, make_rerun_region(frame));
@@ -102,10 +107,10 @@ void CheckpointCall::finish(const Seen& results) {
 }
 
 bool is_worth_recording(const CheckpointOptions& options) {
-  const bool inside_rerun = OpenRegion::is_inside_rerun();
-  if (!c10::GradMode::is_enabled() && !inside_rerun && run::anyone_listens()) {
-    run::tell_ran_plainly(options.name.empty() ? "checkpoint" : options.name,
-                          "gradients are off, so autograd saves nothing");
+  const bool inside_rerun = region::OpenRegion::is_inside_rerun();
+  if (!c10::GradMode::is_enabled() && !inside_rerun && record::anyone_listens()) {
+    record::tell_listeners(&record::Subscriber::ran_plainly, options.name.empty() ? "checkpoint" : options.name,
+                           "gradients are off, so autograd saves nothing");
   }
   return c10::GradMode::is_enabled() && !inside_rerun;
 }

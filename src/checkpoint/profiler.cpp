@@ -2,7 +2,6 @@
 #include <encore/profiler.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <set>
@@ -13,20 +12,19 @@
 
 #include "base/plain_numbers.h"
 #include "host/host.h"
-#include "record/backward.h"
-#include "run/events.h"
+#include "record/stream.h"
 
 namespace encore {
 
-/// Regions wait in the account from their end until a backward begins: only then does it show what was really freed.
-class CheckpointProfiler::Account final : public run::Listener {
+/// Regions wait in the tally from their end until a backward begins: only then does it show what was really freed.
+class CheckpointProfiler::Tally final : public record::Subscriber {
  public:
-  void region_opened(const std::shared_ptr<run::ObservedRegion>& region) override {
+  void region_opened(const std::shared_ptr<record::ObservedRegion>& region) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     watched_.push_back(std::make_shared<Watched>(region));
   }
 
-  void region_closed(const std::shared_ptr<run::ObservedRegion>& region) override {
+  void region_closed(const std::shared_ptr<record::ObservedRegion>& region) override {
     const bool saved_anything = region->figures().saved_anything();
     const std::lock_guard<std::mutex> lock(mutex_);
     auto watched =
@@ -39,14 +37,14 @@ class CheckpointProfiler::Account final : public run::Listener {
     (*watched)->saved_anything = (*watched)->saved_anything || saved_anything;
   }
 
-  void replayed(const run::ReplayEvent& event) override {
+  void replayed(const record::ReplayEvent& event) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     CheckpointRow& row = row_of(event.label);
     row.ops_replayed += event.ops;
-    row.replay_ns += event.duration_ns;
-    row.replays.push_back({event.ops, event.duration_ns, event.live_bytes_before, event.live_bytes_after});
+    row.replay_ns += event.own_ns;
+    row.replays.push_back({event.ops, event.own_ns, event.live_bytes_before, event.live_bytes_after});
     report_.ops_replayed += event.ops;
-    report_.replay_ns += event.duration_ns;
+    report_.replay_ns += event.own_ns;
   }
 
   void marked(const std::string& label, const std::string& reason) override {
@@ -72,7 +70,7 @@ class CheckpointProfiler::Account final : public run::Listener {
       const std::lock_guard<std::mutex> lock(mutex_);
       watched = watched_;
     }
-    std::vector<run::RegionFigures> now(watched.size());
+    std::vector<record::RegionFigures> now(watched.size());
     for (size_t i = 0; i < watched.size(); ++i) {
       if (const auto region = watched[i]->region.lock()) {
         now[i] = region->figures();
@@ -112,10 +110,10 @@ class CheckpointProfiler::Account final : public run::Listener {
 
  private:
   struct Watched {
-    explicit Watched(const std::shared_ptr<run::ObservedRegion>& observed)
+    explicit Watched(const std::shared_ptr<record::ObservedRegion>& observed)
         : region(observed), label(observed->label()), is_checkpoint(observed->is_checkpoint()) {}
 
-    std::weak_ptr<run::ObservedRegion> region;
+    std::weak_ptr<record::ObservedRegion> region;
     std::string label;
     bool is_checkpoint;
     bool closed = false;
@@ -128,9 +126,9 @@ class CheckpointProfiler::Account final : public run::Listener {
     std::set<int64_t> done;  // storages that an earlier backward found dropped, while the region was open
   };
 
-  void add_values(Watched& watched, const run::RegionFigures& now) {
+  void add_values(Watched& watched, const record::RegionFigures& now) {
     watched.saved_anything = watched.saved_anything || now.saved_anything();
-    for (const run::DroppedValue& value : now.dropped) {
+    for (const record::DroppedValue& value : now.dropped) {
       if (!watched.done.insert(value.storage).second) {
         continue;
       }
@@ -151,7 +149,7 @@ class CheckpointProfiler::Account final : public run::Listener {
     watched.bytes_kept = std::max(watched.bytes_kept, now.bytes_kept);
   }
 
-  void finish(const Watched& watched, const run::RegionFigures& now) {
+  void finish(const Watched& watched, const record::RegionFigures& now) {
     if (!watched.is_checkpoint && watched.own_values == 0) {
       return;  // a scope that only records
     }
@@ -212,11 +210,6 @@ namespace {
 void prepare() {
   live_tensor_bytes();  // from here on the allocator counts
   host::ensure_engine();
-  record::set_backward_listener([] {
-    if (run::anyone_listens()) {
-      run::tell_backward_begins();
-    }
-  });
 }
 
 std::string cell(const std::string& text, int width) {
@@ -225,32 +218,29 @@ std::string cell(const std::string& text, int width) {
 }
 
 std::string milliseconds(int64_t ns) {
-  const PlainNumbers plain_numbers;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) / 1e6);
-  return text;
+  return number_text("%.2f ms", static_cast<double>(ns) / 1e6);
 }
 
 }  // namespace
 
-CheckpointProfiler::CheckpointProfiler() : account_(std::make_shared<Account>()) {
+CheckpointProfiler::CheckpointProfiler() : tally_(std::make_shared<Tally>()) {
   prepare();
-  run::add_listener(account_);
+  record::listen(tally_);
 }
 
 CheckpointProfiler::~CheckpointProfiler() {
-  run::remove_listener(account_);
+  record::stop_listening(tally_);
 }
 
 ProfilerReport CheckpointProfiler::report() const {
-  return account_->report();
+  return tally_->report();
 }
 
 struct CheckpointProfiler::Process {
   std::mutex mutex;
   bool started = false;
   bool on = false;
-  std::shared_ptr<Account> account = std::make_shared<Account>();
+  std::shared_ptr<Tally> tally = std::make_shared<Tally>();
 
   static Process& instance() {
     static auto* process = new Process;  // outlives every listener's last call
@@ -264,7 +254,7 @@ void CheckpointProfiler::start_tracking() {
   const std::lock_guard<std::mutex> lock(process.mutex);
   process.started = true;
   if (!std::exchange(process.on, true)) {
-    run::add_listener(process.account);
+    record::listen(process.tally);
   }
 }
 
@@ -272,13 +262,13 @@ void CheckpointProfiler::stop_tracking() {
   Process& process = Process::instance();
   const std::lock_guard<std::mutex> lock(process.mutex);
   if (std::exchange(process.on, false)) {
-    process.account->report();  // what was freed by now
-    run::remove_listener(process.account);
+    process.tally->report();  // what was freed by now
+    record::stop_listening(process.tally);
   }
 }
 
 void CheckpointProfiler::reset() {
-  Process::instance().account->reset();
+  Process::instance().tally->reset();
 }
 
 ProfilerReport CheckpointProfiler::tracked() {
@@ -288,7 +278,7 @@ ProfilerReport CheckpointProfiler::tracked() {
     throw ScopeError(
         "profiler: start_tracking was never called; a scoped CheckpointProfiler has its figures in report()");
   }
-  return process.account->report();
+  return process.tally->report();
 }
 
 int64_t CheckpointProfiler::memory_saved() {

@@ -3,28 +3,27 @@
 
 #include <encore/error.h>
 
-#include "checkpoint/open_region.h"
 #include "checkpoint/segment_runner.h"
+#include "region/open_region.h"
 
 namespace encore {
 
 namespace {
 
-OpenRegion::Make make_region(const std::string& name, Policy policy, const std::shared_ptr<SegmentRunner>& segments) {
+region::OpenRegion::Make make_region(const std::string& name, Policy policy,
+                                     const std::shared_ptr<SegmentRunner>& segments) {
   return [name, policy = std::move(policy), segments](std::shared_ptr<store::Residency> residency, tape::OpId first,
-                                                      std::shared_ptr<ReplayRegion> parent) {
-    RegionOptions options;
+                                                      std::shared_ptr<region::ReplayRegion> parent) {
+    region::RegionOptions options;
     options.name = name;
     options.policy = policy;
     options.together = false;
     options.is_checkpoint = policy.rest() != Action::kKeep;
     if (segments) {
       segments->set_first(first);
-      options.before_op = [segments](record::Recorder& recorder, tape::OpId next) {
-        return segments->before_op_in_scope(recorder, next);
-      };
+      options.subscriber = segments;
     }
-    return std::make_shared<ReplayRegion>(std::move(residency), first, std::move(parent), std::move(options));
+    return std::make_shared<region::ReplayRegion>(std::move(residency), first, std::move(parent), std::move(options));
   };
 }
 
@@ -38,9 +37,9 @@ struct Scope::Impl {
 
   std::string name;
   std::shared_ptr<SegmentRunner> segments;
-  OpenRegion open;
+  region::OpenRegion open;
 
-  ReplayRegion& region() const { return static_cast<ReplayRegion&>(*open.region()); }
+  region::ReplayRegion& region() const { return static_cast<region::ReplayRegion&>(*open.region()); }
 };
 
 Scope::Scope(Policy policy, std::string name)
@@ -95,7 +94,7 @@ at::Tensor adaptive_checkpoint(const at::Tensor& tensor, int64_t threshold_bytes
   const tape::OpId producer = value == tape::kNone ? tape::kNone : recorder->tape().value(value).producer;
   const auto& regions = recorder->regions();
   for (auto region = regions.rbegin(); region != regions.rend(); ++region) {
-    auto* replayed = dynamic_cast<ReplayRegion*>(region->get());
+    auto* replayed = dynamic_cast<region::ReplayRegion*>(region->get());
     if (replayed == nullptr) {
       return tensor;  // inside a function that is called again all is recomputed
     }

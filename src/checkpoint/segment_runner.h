@@ -3,18 +3,17 @@
 
 #include <encore/segments.h>
 
-#include "checkpoint/replay_region.h"
+#include "region/replay_region.h"
 
 namespace encore {
 
 /// A segment begins when its first node is about to run, and ends when the node after its last is, or with the scope.
 /// Where a checkpoint of the user's own spans that moment, the border moves to the checkpoint's end: regions nest.
-class SegmentRunner : public std::enable_shared_from_this<SegmentRunner> {
+class SegmentRunner : public record::Subscriber {
  public:
   explicit SegmentRunner(const CheckpointConfig& config);
 
-  /// To be called before each op while the scope is the innermost region. True if a segment was opened.
-  bool before_op_in_scope(record::Recorder& recorder, tape::OpId next);
+  void op_comes(record::Recorder& recorder, tape::OpId next) override;
 
   /// Closes the segment that is open, if the scope ends in it.
   void close(record::Recorder& recorder);
@@ -25,11 +24,12 @@ class SegmentRunner : public std::enable_shared_from_this<SegmentRunner> {
   void set_first(tape::OpId first) { first_ = first; }
 
  private:
-  bool before_op_in_segment(record::Recorder& recorder, tape::OpId next, int64_t end_node);
+  void open(record::Recorder& recorder, tape::OpId next, const CheckpointSegment& segment);
 
   std::vector<CheckpointSegment> segments_;
   size_t next_segment_ = 0;
   tape::OpId first_ = 0;
+  int64_t end_node_ = 0;  // of the segment that was opened last
   std::weak_ptr<record::Region> open_;
 };
 

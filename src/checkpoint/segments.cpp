@@ -81,35 +81,32 @@ SegmentRunner::SegmentRunner(const CheckpointConfig& config) {
   segments_ = sorted(config.segments);
 }
 
-bool SegmentRunner::before_op_in_scope(record::Recorder& recorder, tape::OpId next) {
+void SegmentRunner::op_comes(record::Recorder& recorder, tape::OpId next) {
   const int64_t node = next - first_;
+  if (node > end_node_) {
+    close(recorder);
+  }
+  if (recorder.regions().back()->subscriber() != this) {
+    return;  // the scope is not the innermost region
+  }
   while (next_segment_ < segments_.size() && segments_[next_segment_].end_node < node) {
     ++next_segment_;
   }
-  if (next_segment_ == segments_.size() || node < segments_[next_segment_].start_node) {
-    return false;
+  if (next_segment_ < segments_.size() && segments_[next_segment_].start_node <= node) {
+    open(recorder, next, segments_[next_segment_++]);
   }
-  const CheckpointSegment segment = segments_[next_segment_++];
-  RegionOptions options;
-  options.name = text(segment);
-  options.before_op = [self = shared_from_this(), segment](record::Recorder& current, tape::OpId op) {
-    return self->before_op_in_segment(current, op, segment.end_node);
-  };
-  auto region = std::make_shared<ReplayRegion>(recorder.residency(), next,
-                                               std::static_pointer_cast<ReplayRegion>(recorder.regions().back()),
-                                               std::move(options));
-  region->set_hooks_depth(recorder.regions().back()->hooks_depth());  // it was the scope that opened here
-  open_ = region;
-  recorder.push(std::move(region));
-  return true;
 }
 
-bool SegmentRunner::before_op_in_segment(record::Recorder& recorder, tape::OpId next, int64_t end_node) {
-  if (next - first_ <= end_node) {
-    return false;
-  }
-  recorder.pop();
-  return true;
+void SegmentRunner::open(record::Recorder& recorder, tape::OpId next, const CheckpointSegment& segment) {
+  region::RegionOptions options;
+  options.name = text(segment);
+  auto region = std::make_shared<region::ReplayRegion>(
+      recorder.residency(), next, std::static_pointer_cast<region::ReplayRegion>(recorder.regions().back()),
+      std::move(options));
+  region->set_hooks_depth(recorder.regions().back()->hooks_depth());  // it was the scope that opened here
+  end_node_ = segment.end_node;
+  open_ = region;
+  recorder.push(std::move(region));
 }
 
 void SegmentRunner::close(record::Recorder& recorder) {

@@ -9,7 +9,7 @@
 
 #include <encore/memory.h>
 
-#include "checkpoint/state_then.h"
+#include "region/state_then.h"
 
 namespace encore {
 namespace {
@@ -141,18 +141,18 @@ void copy_input(at::Tensor& tensor) {
   const record::Recorder::Pause pause;
   const at::NoGradGuard no_grad;
   const at::Tensor copy = tensor.detach().clone();
-  tensor = tensor.requires_grad() && !copy.is_inference() ? stand_in(copy, true, tensor.is_leaf()) : copy;
+  tensor = tensor.requires_grad() && !copy.is_inference() ? region::stand_in(copy, true, tensor.is_leaf()) : copy;
 }
 
 void cut_history(at::Tensor& tensor) {
   if (tensor.defined() && tensor.requires_grad()) {
-    tensor = stand_in(tensor, true, tensor.is_leaf());
+    tensor = region::stand_in(tensor, true, tensor.is_leaf());
   }
 }
 
 std::vector<LayerCost> measure_layers(int64_t num_layers, const std::function<void(int64_t)>& run,
                                       const std::function<int64_t()>& cut, const std::vector<at::Tensor>& buffers) {
-  const Rehearsal rehearsal(buffers);
+  const region::UndoneCall rehearsal(buffers);
   std::vector<LayerCost> costs;
   for (int64_t i = 0; i < num_layers; ++i) {
     LayerCost cost;

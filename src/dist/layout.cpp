@@ -9,11 +9,13 @@
 
 #include <encore/version.h>
 
+#include "base/plain_numbers.h"
+
 namespace encore::dist {
 namespace {
 
 std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor) {
-  std::ostringstream line;
+  PlainStream line;
   line << kind << " '" << name << "' " << c10::toString(tensor.scalar_type()) << " " << tensor.sizes() << " strides "
        << tensor.strides() << (tensor.requires_grad() ? "" : ", without a gradient");
   return line.str();

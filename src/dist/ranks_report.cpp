@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+
+#include "base/plain_numbers.h"
 
 namespace encore {
 namespace {
@@ -11,14 +12,8 @@ namespace {
 constexpr std::array<const char*, 10> kHeads = {"rank",         "steps",      "failed",    "limit MB", "peak MB",
                                                 "predicted MB", "process MB", "ms a step", "waiting",  "sent MB"};
 
-std::string number(double value, const char* form) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), form, value);
-  return text.data();
-}
-
 std::string megabytes(int64_t bytes) {
-  return bytes < 0 ? "-" : number(static_cast<double>(bytes) * 1e-6, "%.1f");
+  return bytes < 0 ? "-" : number_text("%.1f", static_cast<double>(bytes) * 1e-6);
 }
 
 double milliseconds_a_step(const RankRow& row) {
@@ -37,8 +32,8 @@ std::array<std::string, 10> cells(size_t rank, const RankRow& row) {
           megabytes(row.peak_bytes),
           megabytes(row.predicted_bytes),
           megabytes(row.process_bytes),
-          number(milliseconds_a_step(row), "%.1f"),
-          row.step_seconds > 0 ? number(waiting_part(row) * 100, "%.0f%%") : "-",
+          number_text("%.1f", milliseconds_a_step(row)),
+          row.step_seconds > 0 ? number_text("%.0f%%", waiting_part(row) * 100) : "-",
           megabytes(row.sent_bytes)};
 }
 
@@ -66,11 +61,12 @@ std::string summary(const std::vector<RankRow>& ranks) {
   std::string text;
   if (fullness(ranks[fullest]) > 0) {
     text = (within ? "Every rank stayed within its budget; rank " : "Not every rank stayed within its budget: rank ") +
-           std::to_string(fullest) + " came nearest with " + number(fullness(ranks[fullest]) * 100, "%.1f%%") + ". ";
+           std::to_string(fullest) + " came nearest with " + number_text("%.1f%%", fullness(ranks[fullest]) * 100) +
+           ". ";
   }
   if (ranks.size() > 1) {
     text += "Rank " + std::to_string(least_waiting) + " waited least (" +
-            number(waiting_part(ranks[least_waiting]) * 100, "%.0f%%") +
+            number_text("%.0f%%", waiting_part(ranks[least_waiting]) * 100) +
             "): the others wait for it or for the network.";
   }
   return text;
@@ -78,7 +74,7 @@ std::string summary(const std::vector<RankRow>& ranks) {
 
 /// A bar of which `part` is filled, and the words next to it.
 std::string bar(double part, const char* colour, const std::string& words) {
-  return "<td class=\"bar\"><span><i style=\"width:" + number(part * 100, "%.1f%%") + ";background:" + colour +
+  return "<td class=\"bar\"><span><i style=\"width:" + number_text("%.1f%%", part * 100) + ";background:" + colour +
          "\"></i></span>" + words + "</td>";
 }
 
@@ -130,11 +126,11 @@ std::string RanksReport::html(const std::string& title) const {
     const double full =
         row.limit_bytes > 0 ? static_cast<double>(row.peak_bytes) / static_cast<double>(row.limit_bytes) : 0;
     rows += row.limit_bytes > 0
-                ? bar(std::min(full, 1.0), full > 1 ? "#c0392b" : "#2e7d5b", number(full * 100, "%.1f%%"))
+                ? bar(std::min(full, 1.0), full > 1 ? "#c0392b" : "#2e7d5b", number_text("%.1f%%", full * 100))
                 : "<td class=\"bar\">no budget</td>";
     rows += bar(waiting_part(row), "#b9770e",
-                number(waiting_part(row) * milliseconds_a_step(row), "%.1f") + " of " +
-                    number(milliseconds_a_step(row), "%.1f ms")) +
+                number_text("%.1f", waiting_part(row) * milliseconds_a_step(row)) + " of " +
+                    number_text("%.1f ms", milliseconds_a_step(row))) +
             "</tr>\n";
   }
   return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(title) +

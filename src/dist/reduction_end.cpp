@@ -10,8 +10,8 @@ namespace {
 class Registry {
  public:
   static Registry& instance() {
-    static Registry registry;
-    return registry;
+    static auto* registry = new Registry;  // models may be destroyed after static destructors have run
+    return *registry;
   }
   void add(Reduction* reduction) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -58,7 +58,6 @@ std::unique_ptr<record::BackwardRun> begin_backward(const torch::autograd::edge_
   if (accumulate_grad) {
     tell_leaves(roots);
   }
-  record::tell_backward_begins();
   return std::make_unique<BackwardRun>(create_graph ? BackwardRun::Ops::kRecorded : BackwardRun::Ops::kUnobserved);
 }
 

@@ -1,41 +1,38 @@
 // From the roots of a backward, or the nodes of its graph task, to the leaves.
 #include "host/leaves.h"
 
-#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
-#include "record/backward.h"
+#include "record/leaves.h"
+#include "record/recorder.h"
 
 namespace encore::host {
 
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
+namespace {
+
+/// Null if nobody does.
+record::Recorder* who_wants_leaves() {
+  record::Recorder* recorder = record::Recorder::current();
+  return recorder != nullptr && !record::Recorder::is_paused() && recorder->wants_leaves() ? recorder : nullptr;
+}
+
+}  // namespace
+
 void tell_leaves(const torch::autograd::edge_list& roots) {
-  if (!record::wants_leaves()) {
+  record::Recorder* recorder = who_wants_leaves();
+  if (recorder == nullptr) {
     return;
   }
-  std::vector<Node*> open;
-  ska::flat_hash_set<Node*> seen;
-  const auto visit = [&](const torch::autograd::Edge& edge) {
-    if (edge.is_valid() && seen.insert(edge.function.get()).second) {
-      open.push_back(edge.function.get());
-    }
-  };
-  std::for_each(roots.begin(), roots.end(), visit);
-  while (!open.empty()) {
-    Node* node = open.back();
-    open.pop_back();
-    std::for_each(node->next_edges().begin(), node->next_edges().end(), visit);
-    if (const auto* leaf = dynamic_cast<AccumulateGrad*>(node)) {
-      record::tell_leaf(leaf->variable);
-    }
-  }
+  record::for_each_leaf(roots,
+                        [&](AccumulateGrad& leaf) { recorder->tell(&record::Subscriber::leaf_comes, leaf.variable); });
 }
 
 void tell_leaves_of_task(const std::unordered_set<Node*>& nodes) {
-  if (!record::wants_leaves()) {
+  record::Recorder* recorder = who_wants_leaves();
+  if (recorder == nullptr) {
     return;
   }
   const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
@@ -51,7 +48,7 @@ void tell_leaves_of_task(const std::unordered_set<Node*>& nodes) {
         continue;
       }
     }
-    record::tell_leaf(leaf->variable);
+    recorder->tell(&record::Subscriber::leaf_comes, leaf->variable);
   }
 }
 

@@ -107,7 +107,6 @@ class EndOfTask {
 
 void begin_task(const std::unordered_set<torch::autograd::Node*>& nodes) {
   tell_leaves_of_task(nodes);
-  record::tell_backward_begins();
   auto task = std::make_shared<Task>(&nodes);
   task->begin(c10::GradMode::is_enabled() ? BackwardRun::Ops::kRecorded : BackwardRun::Ops::kUnrecorded);
   g_tasks.push_back(task);

@@ -9,31 +9,21 @@
 namespace encore {
 
 /// Generators as some layer left them; as they are now again afterwards.
-class GeneratorsThen {
+class LayersThen {
  public:
-  explicit GeneratorsThen(const std::vector<tape::RandomState>& then) : lock_(tape::lock_random_ops()) {
-    for (const tape::RandomState& state : then) {
-      now_.emplace_back(state.generator());
-      state.restore();
-    }
+  explicit LayersThen(const std::vector<tape::RandomState>& then) {
+    std::for_each(then.begin(), then.end(), [&](const tape::RandomState& state) { generators_.enter(state); });
   }
-  ~GeneratorsThen() {
-    for (const tape::RandomState& state : now_) {
-      state.restore();
-    }
-  }
-  GeneratorsThen(const GeneratorsThen&) = delete;
-  GeneratorsThen& operator=(const GeneratorsThen&) = delete;
 
   /// The layer was called again: throws if it drew from yet another generator.
   void check(int64_t layer) {
-    const size_t known = now_.size();
+    const size_t known = generators_.size();
     for (const tape::RandomState& state : watch_.take()) {
-      if (!holds(now_, state.generator())) {
-        now_.push_back(state);
+      if (!generators_.knows(state.generator())) {
+        generators_.ends_in(state);
       }
     }
-    if (now_.size() > known) {
+    if (generators_.size() > known) {
       throw DeterminismError("layers: layer " + std::to_string(layer) +
                              " draws from a generator of its own, from which it did not draw in checkpointed_forward; "
                              "run the layers with checkpointed_forward, or draw from the default generator");
@@ -45,8 +35,7 @@ class GeneratorsThen {
   }
 
  private:
-  tape::RandomLock lock_;
-  std::vector<tape::RandomState> now_;
+  tape::GeneratorsThen generators_;
   record::GeneratorWatch watch_;
 };
 

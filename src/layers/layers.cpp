@@ -176,7 +176,7 @@ struct ActivationCheckpointer::Impl {
     std::vector<tape::RandomState> states = {kept_at(place, layers).random};
     for (auto draw = draws.upper_bound(layer_at(place, layers)); draw != draws.end(); ++draw) {
       for (const tape::RandomState& state : draw->second) {
-        if (!GeneratorsThen::holds(states, state.generator())) {
+        if (!LayersThen::holds(states, state.generator())) {
           states.push_back(state);
         }
       }
@@ -184,7 +184,7 @@ struct ActivationCheckpointer::Impl {
     return states;
   }
 
-  at::Tensor call_again(const Layer& layer, const at::Tensor& activation, int64_t index, GeneratorsThen& random) const {
+  at::Tensor call_again(const Layer& layer, const at::Tensor& activation, int64_t index, LayersThen& random) const {
     at::Tensor result;
     try {
       result = layer(activation, index);
@@ -287,7 +287,7 @@ at::Tensor ActivationCheckpointer::recompute_from_checkpoint(int64_t target_laye
   const int64_t start = impl_->nearest(target - layers.begin(), layers);
   const Kept& kept = impl_->kept_at(start, layers);
   const at::NoGradGuard no_grad;
-  GeneratorsThen random(impl_->random_after(start, layers));
+  LayersThen random(impl_->random_after(start, layers));
   at::Tensor current = kept.get(Impl::layer_at(start, layers));
   for (auto next = layers.begin() + start + 1; next <= target; ++next) {
     current = impl_->call_again(layer, current, *next, random);
@@ -311,7 +311,7 @@ at::Tensor ActivationCheckpointer::backward_through(const std::vector<int64_t>& 
     input.set_requires_grad(differentiable);
     at::Tensor output = input;
     {
-      GeneratorsThen random(impl_->random_after(start, layers));
+      LayersThen random(impl_->random_after(start, layers));
       const at::AutoGradMode grad(true);
       for (int64_t place = start + 1; place < end; ++place) {
         output = impl_->call_again(layer, output, layers[static_cast<size_t>(place)], random);

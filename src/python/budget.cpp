@@ -61,6 +61,8 @@ void bind_reports(py::module_& module) {
       .def_readonly("foreign_bytes", &StepReport::foreign_bytes)
       .def_readonly("process_bytes", &StepReport::process_bytes)
       .def_readonly("process_peak_bytes", &StepReport::process_peak_bytes)
+      .def_readonly("book_bytes", &StepReport::book_bytes)
+      .def_readonly("held", &StepReport::held)
       .def_readonly("step_seconds", &StepReport::step_seconds)
       .def_readonly("predicted_seconds", &StepReport::predicted_seconds)
       .def_readonly("plain_seconds", &StepReport::plain_seconds)
@@ -178,6 +180,7 @@ void bind_budget(py::module_& module) {
            py::arg("put_back"))
       .def("limit_bytes", &MemoryBudget::limit_bytes, NoGil())
       .def("leave_alone_below", &MemoryBudget::leave_alone_below, NoGil(), py::arg("bytes"))
+      .def("wait_for_plans", &MemoryBudget::wait_for_plans, NoGil(), py::arg("wait"))
       .def("report", &MemoryBudget::report, NoGil())
       .def("graph_json", &MemoryBudget::graph_json, NoGil())
       .def(

@@ -42,7 +42,8 @@ void bind_policies(py::module_& module) {
   py::enum_<Action>(module, "Action", "What is done with a value that autograd saves.")
       .value("KEEP", Action::kKeep, "the tensor itself is held, as without Encore")
       .value("RECOMPUTE", Action::kRecompute, "nothing is held: it is brought back when backward asks")
-      .value("PACK", Action::kPack, "a mask is held as bits; everything else is recomputed");
+      .value("PACK", Action::kPack,
+             "what can be is held in a smaller form that is exact; everything else is recomputed");
   py::class_<Value>(module, "ValueInfo", "A value about to be saved, as policies see it.")
       .def_readonly("op", &Value::op, "the op that made it: 'aten::addmm'")
       .def_readonly("path", &Value::path, "names of the open scopes and checkpoints: 'decoder/block3'")

@@ -6,8 +6,14 @@
 namespace encore::record {
 namespace {
 
-std::atomic<void (*)()> g_backward_listener{nullptr};
 std::atomic<void (*)()> g_notice{nullptr};
+
+void tell(void (Subscriber::*event)()) {
+  tell_listeners(event);
+  if (Recorder* recorder = Recorder::current()) {
+    recorder->tell(event);
+  }
+}
 
 /// Before a backward and after it much of what was recorded can't be asked for any more.
 void sweep_tape() {
@@ -20,6 +26,7 @@ void sweep_tape() {
 }  // namespace
 
 BackwardRun::BackwardRun(Ops ops) {
+  tell(&Subscriber::backward_begins);
   backwards_of_this_thread().push_back(this);
   store::begin_backward();
   sweep_tape();
@@ -40,6 +47,7 @@ BackwardRun::~BackwardRun() {
     release();
   }
   sweep_tape();
+  tell(&Subscriber::backward_ended);
 }
 
 BackwardRun* BackwardRun::current() {
@@ -61,31 +69,6 @@ void notice_backward() {
 
 void set_notice(void (*notice)()) {
   g_notice.store(notice);
-}
-
-void set_backward_listener(void (*listener)()) {
-  g_backward_listener.store(listener);
-}
-
-void tell_backward_begins() {
-  if (void (*listener)() = g_backward_listener.load()) {
-    listener();
-  }
-}
-
-bool wants_leaves() {
-  const Recorder* recorder = Recorder::current();
-  if (recorder == nullptr || Recorder::is_paused()) {
-    return false;
-  }
-  const auto& regions = recorder->regions();
-  return std::any_of(regions.begin(), regions.end(), [](const auto& region) { return region->wants_leaves(); });
-}
-
-void tell_leaf(const at::Tensor& leaf) {
-  for (const auto& region : Recorder::current()->regions()) {
-    region->accumulates_into(leaf);
-  }
 }
 
 }  // namespace encore::record

@@ -48,14 +48,4 @@ void notice_backward();
 /// For hosts in which a backward may come unannounced.
 void set_notice(void (*notice)());
 
-/// Called at the start of each backward, before anything of it runs. One for the process; null for none.
-void set_backward_listener(void (*listener)());
-/// For hosts: calls the listener.
-void tell_backward_begins();
-
-/// True if an open region of this thread wants to know which leaves a backward adds to.
-bool wants_leaves();
-/// A backward is about to add to this leaf's gradient.
-void tell_leaf(const at::Tensor& leaf);
-
 }  // namespace encore::record

@@ -1,4 +1,4 @@
-// LibTorch's callback for the ops of one thread, shared by all who want it.
+// LibTorch's callbacks for one thread, shared by all who want them.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace encore::record {
 
-/// One observer a thread, however many recorders stand behind each other.
+/// One observer a thread, however many recorders stand behind each other. Of ops with their arguments and results; and,
+/// where somebody wants it, of backward nodes without: they go on where the observer of ops rests.
 class Observer {
  public:
   void add(at::RecordFunctionCallback callback) {
@@ -43,10 +44,23 @@ class Observer {
     users_ += left;
   }
 
+  void add_nodes(at::RecordFunctionCallback callback) {
+    if (node_users_++ == 0) {
+      node_handle_ = at::addThreadLocalCallback(callback);
+    }
+  }
+  void remove_nodes() {
+    if (--node_users_ == 0) {
+      at::removeCallback(node_handle_);
+    }
+  }
+
  private:
   int users_ = 0;
   int resting_ = 0;
+  int node_users_ = 0;
   at::CallbackHandle handle_ = 0;
+  at::CallbackHandle node_handle_ = 0;
 };
 
 }  // namespace encore::record

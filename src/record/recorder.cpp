@@ -189,7 +189,7 @@ void Recorder::start(const at::RecordFunction& call) {
     return;  // zero_grad() does so to gradients: the step is the same whether there were any
   }
   if (recorded_ == nullptr) {
-    open_and_close_regions();
+    tell(&Subscriber::op_comes, *this, static_cast<tape::OpId>(tape_.ops().size()));
   }
   const tape::OpId watched_from = called_again_ == nullptr ? tape::kNone : called_again_->first();
   {
@@ -197,9 +197,7 @@ void Recorder::start(const at::RecordFunction& call) {
     writer_.begin(flight.pending, *info, args, watched_from);
     try {
       enter_regions(flight.pending, args);
-      for (const auto& region : regions_) {
-        region->op_starts(flight.pending);
-      }
+      tell(&Subscriber::op_begins, flight.pending);
     } catch (...) {
       writer_.abort(flight.pending);
       throw;
@@ -237,55 +235,6 @@ void Recorder::note_nested_writes(const tape::OpInfo& info, const at::RecordFunc
   for (const size_t written : info.writes) {
     if (args[written].isTensor()) {
       writer_.nested_write(recorded_->pending, args[written].toTensor());
-    }
-  }
-}
-
-void Recorder::push(std::shared_ptr<Region> region) {
-  region->set_hooks_depth(compat::user_hooks().depth);
-  regions_.push_back(std::move(region));
-  find_called_again();
-  regions_.back()->opened();
-}
-
-void Recorder::pop() {
-  const std::shared_ptr<Region> region = std::move(regions_.back());
-  regions_.pop_back();
-  find_called_again();
-  region->closed();
-}
-
-void Recorder::open_and_close_regions() {
-  while (!regions_.empty()) {
-    const std::shared_ptr<Region> innermost = regions_.back();  // may take itself off
-    if (!innermost->before_op(*this, static_cast<tape::OpId>(tape_.ops().size()))) {
-      return;
-    }
-  }
-}
-
-/// A value read across a region's border is something the region in which it was made is asked to save.
-void Recorder::enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args) {
-  for (const tape::TensorArg& arg : pending.tensors) {
-    if (!(arg.read || arg.updated) || residency_->is_constant(arg.value)) {
-      continue;
-    }
-    const tape::OpId producer = tape_.value(arg.value).producer;
-    std::shared_ptr<Saved> saved;
-    for (auto region = regions_.rbegin(); region != regions_.rend() && producer < (*region)->first(); ++region) {
-      if ((*region)->has_entered(arg.value)) {
-        continue;
-      }
-      if (!saved) {
-        const c10::IValue* boxed = &args[arg.arg];
-        if (arg.index != tape::kNone) {
-          boxed = &boxed->toListRef()[static_cast<size_t>(arg.index)];
-        }
-        const at::Tensor& tensor = boxed->toTensor();
-        saved = save_value(arg.value, tensor, version_of(tensor));
-        saved->needs_whole_storage();
-      }
-      (*region)->enter(arg.value, saved);
     }
   }
 }
@@ -351,60 +300,7 @@ void Recorder::finish(Flight& flight, const at::RecordFunction& call) {
     }
     save->resolve(save_value(value, save->tensor(), save->version()));
   }
-  for (const auto& region : regions_) {
-    region->after_op(id);
-  }
-}
-
-void Recorder::tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
-                                c10::ArrayRef<const c10::IValue> outputs) {
-  for (const tape::Write& write : tape_.ops()[static_cast<size_t>(id)].writes) {
-    const auto pending =
-        std::find_if(writes.begin(), writes.end(), [&](const auto& other) { return other.before == write.before; });
-    const c10::StorageImpl* storage = tape_.storage(pending->storage).weak._unsafe_get_target();
-    const bool has_history = std::any_of(outputs.begin(), outputs.end(), [&](const c10::IValue& output) {
-      return output.isTensor() && tape::is_plain(output.toTensor()) && output.toTensor().requires_grad() &&
-             output.toTensor().storage().unsafeGetStorageImpl() == storage;
-    });
-    if (write.unseen && !write.state && !tape_.value(write.before).source) {
-      tell_overwritten_unseen(write);
-    }
-    for (const auto& region : regions_) {
-      region->overwritten(write.before, write.after, *pending->geometry, has_history);
-    }
-  }
-}
-
-/// Tensors over the storage with a version counter that did not move: autograd reads them as they are when backward
-/// runs, so from here on they are saved as what the op made of them.
-void Recorder::tell_overwritten_unseen(const tape::Write& write) {
-  const auto save_anew = [&](const at::Tensor& tensor) {
-    return save_value(tape_.find(tensor), tensor, version_of(tensor));
-  };
-  for (store::Holding* holding : residency_->holdings_of(write.before)) {  // they take themselves off
-    holding->overwritten_unseen(save_anew);
-  }
-  for (const auto& region : regions_) {
-    region->overwrote_unseen();
-  }
-}
-
-std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
-  if (value != tape::kNone && !residency_->is_constant(value)) {
-    residency_->tape_to_write().watch(value, tensor);
-    const tape::OpId producer = tape_.value(value).producer;
-    for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
-      if (producer >= (*region)->first()) {
-        return (*region)->save(value, tensor);
-      }
-    }
-  }
-  return keep_plainly(tensor, as_saved(tensor, version, tape_));
-}
-
-void Recorder::find_called_again() {
-  const auto found = std::find_if(regions_.begin(), regions_.end(), [](const auto& r) { return r->is_opaque(); });
-  called_again_ = found == regions_.end() ? nullptr : found->get();
+  tell(&Subscriber::op_ended, id);
 }
 
 std::shared_ptr<Saved> Recorder::save(const at::Tensor& tensor) {

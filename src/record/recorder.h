@@ -28,6 +28,16 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void push(std::shared_ptr<Region> region);
   void pop();
 
+  /// Tells the open regions, and who subscribes to them, outermost first.
+  template <class... Args, class... Given>
+  void tell(void (Subscriber::*event)(Args...), Given&&... given) {
+    for (size_t i = 0; i < subscribers_.size(); ++i) {  // who is told may open and close regions further in
+      (subscribers_[i]->*event)(given...);
+    }
+  }
+  /// Whether any of them wants to know which leaves a backward adds to.
+  bool wants_leaves() const;
+
   /// Autograd saves `tensor`.
   std::shared_ptr<Saved> save(const at::Tensor& tensor);
   /// Like save, for a tensor that an opaque region needs again. Null for what no op on this tape can make again.
@@ -82,36 +92,50 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   struct Flight;       // an op between start and end
   class DeferredSave;  // a tensor saved while its op is in flight
 
+  struct Node;           // of a backward, while it runs
+  struct KeptConstant {  // what stands behind a tensor from outside that autograd saved
+    const tape::Geometry* geometry = nullptr;
+    const void* counter = nullptr;  // of the tensor's version
+    int64_t version = 0;
+    std::weak_ptr<Saved> saved;
+  };
+
   static at::RecordFunctionCallback callback();
   static std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call);
   static void on_end(const at::RecordFunction& call, at::ObserverContext* context);
+  static std::unique_ptr<at::ObserverContext> on_node_start(const at::RecordFunction& call);
+  static void on_node_end(const at::RecordFunction& call, at::ObserverContext* context);
+  void regions_changed();
+  void observe_nodes(bool wanted);
   Flight& take_off();
   void start(const at::RecordFunction& call);
   void end(const at::RecordFunction& call);
   void finish(Flight& flight, const at::RecordFunction& call);
   void note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call);
-  void open_and_close_regions();
   void tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
                         c10::ArrayRef<const c10::IValue> outputs);
   void tell_overwritten_unseen(const tape::Write& write);
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
+  std::shared_ptr<Saved> keep_constant(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   bool is_recorded(const tape::OpInfo& info) const;
   bool is_right_inside(const Flight& flight) const;
   bool is_settled(const Flight& flight, tape::ValueId value) const;
-  void find_called_again();
 
   const uint64_t serial_;  // of all recorders of the process
   std::shared_ptr<store::Residency> residency_;
   const tape::Tape& tape_;
   Writer writer_;
   std::vector<std::shared_ptr<Region>> regions_;
+  std::vector<Subscriber*> subscribers_;          // they, each followed by its own subscriber
+  bool observes_nodes_ = false;                   // one of these wants it
   Region* called_again_ = nullptr;                // the outermost of them that is opaque
   std::vector<std::unique_ptr<Flight>> flights_;  // memory for calls in flight, also those looked through
   size_t num_flights_ = 0;                        // how many there are
   Flight* recorded_ = nullptr;                    // the innermost of them that is recorded
   std::exception_ptr failure_;
   Recorder* outer_ = nullptr;
+  ska::flat_hash_map<tape::ValueId, KeptConstant> kept_constants_;  // as each was saved last
   bool installed_ = true;
   std::atomic<bool> abandoned_{false};
   std::shared_ptr<Recorder> abandoned_self_;

@@ -2,19 +2,21 @@
 #pragma once
 
 #include "record/saved.h"
+#include "record/stream.h"
 
 namespace encore::record {
 
-class Recorder;
-
-/// Regions nest, on one tape, as scopes do. The recorder asks the innermost region that made a value.
-class Region {
+/// Regions nest, on one tape, as scopes do. The recorder asks the innermost region that made a value, and tells all
+/// that are open what happens.
+class Region : public Subscriber {
  public:
-  explicit Region(tape::OpId first) : first_(first) {}
-  virtual ~Region() = default;
+  /// `subscriber`, which may be null, is told besides the region itself.
+  Region(tape::OpId first, std::shared_ptr<Subscriber> subscriber)
+      : first_(first), subscriber_(std::move(subscriber)) {}
 
   /// The first op inside.
   tape::OpId first() const { return first_; }
+  Subscriber* subscriber() const { return subscriber_.get(); }
   /// How many saved-tensor hooks of the user's own were set when the region opened: those set inside it win.
   size_t hooks_depth() const { return hooks_depth_.value_or(0); }
   /// The recorder does so as it opens the region, if nobody has.
@@ -31,23 +33,6 @@ class Region {
   /// it.
   virtual void enter(tape::ValueId value, const std::shared_ptr<Saved>& saved) = 0;
   virtual bool has_entered(tape::ValueId value) const = 0;
-  /// True if the region wants to know which leaves a backward adds to.
-  virtual bool wants_leaves() const { return is_opaque(); }
-  /// A backward that runs while this region is open is about to add to the leaf's gradient.
-  virtual void accumulates_into(const at::Tensor&) {}
-  /// Told to every open region before an op runs, under the tape's lock.
-  virtual void op_starts(const tape::PendingOp&) {}
-
-  /// Asked of the innermost region before each op; `next` is the op's id. True if it opened or closed a region.
-  virtual bool before_op(Recorder&, tape::OpId /*next*/) { return false; }
-  /// An op made version `after` out of version `before` by writing to `part` of the storage, through a tensor that
-  /// autograd differentiates if it has a history.
-  virtual void overwritten(tape::ValueId /*before*/, tape::ValueId /*after*/, const tape::Geometry& /*part*/,
-                           bool /*has_history*/) {}
-  /// An op inside changed what was made before without tensors over it noticing.
-  virtual void overwrote_unseen() {}
-  /// Told to every open region after each op inside.
-  virtual void after_op(tape::OpId) {}
   /// The recorder has put the region on.
   virtual void opened() {}
   /// The recorder has taken the region off: no more ops are inside.
@@ -55,6 +40,7 @@ class Region {
 
  private:
   tape::OpId first_;
+  std::shared_ptr<Subscriber> subscriber_;
   std::optional<size_t> hooks_depth_;
 };
 

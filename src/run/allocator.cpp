@@ -131,6 +131,13 @@ bool track(const c10::Storage& storage) {
          Meter::instance().track(header_of(data).counted);
 }
 
+void untrack(const c10::Storage& storage) {
+  void* data = compat::data_of(storage);
+  if (data != nullptr && storage.data_ptr().get_deleter() == &release) {
+    Meter::instance().untrack(header_of(data).counted);
+  }
+}
+
 bool adopt(const c10::Storage& storage) {
   void* data = compat::data_of(storage);
   const at::DeleterFnPtr deleter = storage.data_ptr().get_deleter();

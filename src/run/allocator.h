@@ -23,13 +23,15 @@ class ENCORE_API AccountScope {
 
 /// Books the storage's bytes as tracked. False if they are not in kOther, or not from this allocator.
 ENCORE_API bool track(const c10::Storage& storage);
+/// Books them as kOther again: no step knows them any more.
+void untrack(const c10::Storage& storage);
 
 /// Counts the storage if LibTorch's own allocator made it before the slot was taken; from here on it leaves the count
 /// when it is freed. True if its bytes are counted, now or before; false for memory that is nobody's allocator's.
 ENCORE_API bool adopt(const c10::Storage& storage);
 
 /// The slot is taken when the library is loaded. Throws SlotError if somebody else held it then.
-ENCORE_API void ensure_allocator();
+void ensure_allocator();
 /// Throws SlotError also if what holds the slot now does not allocate through ours.
 void ensure_counting();
 

@@ -67,9 +67,9 @@ class ENCORE_API Blocks {
   int64_t ceiling() const;
   int64_t room() const;
 
-  mutable std::mutex mutex_;  // taken before the meter's
+  mutable std::mutex mutex_;   // taken before the meter's
   std::atomic<int> users_{0};  // changes under the lock
-  int64_t peak_ = 0;  // live bytes since reuse began
+  int64_t peak_ = 0;           // live bytes since reuse began
   int64_t held_bytes_ = 0;
   int64_t mapped_bytes_ = 0;  // since malloc was last asked
   int64_t clock_ = 0;

@@ -115,17 +115,29 @@ bool Meter::track(Counted& block) {
   if (block.account != Account::kOther) {
     return false;
   }
-  Slot& slot = slots_[block.slot];
-  slot.lock();
-  Accounts& accounts = slot.central ? accounts_ : slot.accounts;
-  accounts[index_of(Account::kOther)] -= block.bytes;
-  accounts[index_of(Account::kTracked)] += block.bytes;
-  slot.unlock();
   if (counts_births_ && block.period == period_) {
     births_[block.moment] -= block.bytes;
   }
-  block.account = Account::kTracked;
+  move(block, Account::kTracked);
   return true;
+}
+
+void Meter::untrack(Counted& block) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (block.account == Account::kTracked) {
+    move(block, Account::kOther);
+  }
+}
+
+/// Callers hold the lock.
+void Meter::move(Counted& block, Account to) {
+  Slot& slot = slots_[block.slot];
+  slot.lock();
+  Accounts& accounts = slot.central ? accounts_ : slot.accounts;
+  accounts[index_of(block.account)] -= block.bytes;
+  accounts[index_of(to)] += block.bytes;
+  slot.unlock();
+  block.account = to;
 }
 
 /// With the first watcher all slots' counts go to the meter, with the last one new counts begin with the slots again.

@@ -54,6 +54,8 @@ class ENCORE_API Meter {
   void remove(const Counted& block);
   /// Books a block of Account::kOther as tracked; false if it is not there.
   bool track(Counted& block);
+  /// Books a tracked block as Account::kOther again.
+  void untrack(Counted& block);
 
   int64_t live() const;
   int64_t live(Account account) const;
@@ -111,6 +113,7 @@ class ENCORE_API Meter {
     void unlock() const { locked.store(false, std::memory_order_release); }
   };
 
+  void move(Counted& block, Account to);
   Counted add_watched(int64_t bytes, Account account, bool is_limited);
   void count(const Counted& block, int64_t sign);
   void change_watchers(int change);

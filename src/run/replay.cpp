@@ -32,35 +32,6 @@ class PlainMode {
   c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
 };
 
-/// Random ops of a replay start from their recorded states; the generators end where they were.
-class RandomReplay {
- public:
-  ~RandomReplay() {
-    for (auto state = before_.rbegin(); state != before_.rend(); ++state) {
-      state->restore();
-    }
-  }
-  RandomReplay() = default;
-  RandomReplay(const RandomReplay&) = delete;
-  RandomReplay& operator=(const RandomReplay&) = delete;
-
-  void prepare(const tape::RandomState& state) {
-    if (!lock_.owns_lock()) {
-      lock_ = tape::lock_random_ops();
-    }
-    const bool known = std::any_of(before_.begin(), before_.end(),
-                                   [&](const auto& other) { return other.generator() == state.generator(); });
-    if (!known) {
-      before_.emplace_back(state.generator());
-    }
-    state.restore();
-  }
-
- private:
-  tape::RandomLock lock_;
-  std::vector<tape::RandomState> before_;
-};
-
 class Replay {
  public:
   Replay(const store::Residency& residency, const ReplayRequest& request)
@@ -186,7 +157,7 @@ class Replay {
       }
       stack = build_stack(op, written);
       if (op.random) {
-        random_.prepare(*op.random);
+        random_.enter(*op.random);
       }
       const at::AutoGradMode grad(op.grad_mode);
       world_.enter(tape_.world_of(op));
@@ -341,7 +312,7 @@ class Replay {
   const ReplayRequest& request_;
   std::unordered_map<ValueId, Held> held_;
   std::vector<OpId> needed_;
-  RandomReplay random_;
+  tape::GeneratorsThen random_;  // as they were before each op that draws
   tape::WorldGuard world_;
   Replayed result_;
 };

@@ -12,7 +12,8 @@ ENCORE_FORMS(ENCORE_DECLARE_FORM)
 
 const std::vector<const Form*>& forms() {
 #define ENCORE_LIST_FORM(name) &name(),
-  static const std::vector<const Form*> all = {ENCORE_FORMS(ENCORE_LIST_FORM)};
+  // Never destroyed: tensors may rest to the end.
+  static const auto& all = *new std::vector<const Form*>{ENCORE_FORMS(ENCORE_LIST_FORM)};
 #undef ENCORE_LIST_FORM
   return all;
 }

@@ -1,13 +1,12 @@
 // The tape as text: for messages, and for tests that compare whole tapes.
-#include <sstream>
-
+#include "base/plain_numbers.h"
 #include "tape/tape.h"
 
 namespace encore::tape {
 namespace {
 
 std::string scalar_text(const c10::IValue& value) {
-  std::ostringstream out;
+  PlainStream out;
   if (value.isNone()) {
     out << "none";
   } else if (value.isBool()) {
@@ -52,7 +51,7 @@ std::string Tape::describe_source(ValueId id) const {
 }
 
 std::string Tape::dump() const {
-  std::ostringstream out;
+  PlainStream out;
   out << "tape '" << name() << "': " << ops_.size() << " ops, " << values_.size() << " values\n";
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];

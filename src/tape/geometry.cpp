@@ -1,14 +1,15 @@
 // Tensors as bytes and back.
 #include "tape/geometry.h"
 
+#include <array>
 #include <cstring>
-#include <sstream>
 #include <typeinfo>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 #include <xxhash.h>
 
+#include "base/plain_numbers.h"
 #include "tape/compat.h"
 
 namespace encore::tape {
@@ -29,6 +30,10 @@ Geometry Geometry::of(const at::Tensor& tensor) {
 }
 
 at::Tensor Geometry::over(const c10::Storage& storage) const {
+  std::optional<c10::InferenceMode> no_inference;
+  if (c10::InferenceMode::is_enabled()) {
+    no_inference.emplace(false);  // of an inference tensor nobody could see whether it changed, whoever asks for it
+  }
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                    c10::scalarTypeToTypeMeta(dtype));
   impl->set_sizes_and_strides(sizes, strides);
@@ -88,6 +93,15 @@ bool Geometry::is_of(const at::Tensor& tensor) const {
 }
 
 const Geometry* Geometries::of(const at::Tensor& tensor) {
+  for (const Geometry* recent : recent_) {  // the next tensor often lies like one of the last
+    if (recent != nullptr && recent->is_of(tensor)) {
+      return recent;
+    }
+  }
+  return recent_[next_recent_++ % recent_.size()] = find(tensor);
+}
+
+const Geometry* Geometries::find(const at::Tensor& tensor) {
   const c10::IntArrayRef sizes = tensor.sizes();
   const c10::IntArrayRef strides = tensor.strides();
   // Offsets and types tell apart what the rest does not; chains are looked along for what is left.
@@ -176,7 +190,7 @@ bool Geometry::covers(int64_t storage_nbytes) const {
 }
 
 std::string Geometry::text() const {
-  std::ostringstream out;
+  PlainStream out;
   out << c10::toString(dtype) << '[';
   for (size_t i = 0; i < sizes.size(); ++i) {
     out << (i == 0 ? "" : ", ") << sizes[i];
@@ -232,15 +246,27 @@ uint64_t hash_pieces(const char* bytes, size_t nbytes, size_t pieces, size_t pie
   return hash;
 }
 
+/// The hash of few bytes, from the first to the last: looked for at every read of a weight, so hashed at once.
+uint64_t hash_glance(const char* bytes, size_t nbytes) {
+  constexpr size_t kGlances = 16;
+  constexpr size_t kGlanceBytes = 16;
+  if (nbytes <= kGlances * kGlanceBytes) {
+    return XXH3_64bits(bytes, nbytes);
+  }
+  std::array<char, kGlances * kGlanceBytes> seen;
+  for (size_t i = 0; i < kGlances; ++i) {
+    std::memcpy(seen.data() + i * kGlanceBytes, bytes + (nbytes - kGlanceBytes) * i / (kGlances - 1), kGlanceBytes);
+  }
+  return XXH3_64bits_withSeed(seen.data(), seen.size(), nbytes);
+}
+
 }  // namespace
 
 Fingerprint Fingerprint::of(const c10::Storage& storage, Coverage coverage) {
-  constexpr size_t kGlances = 16;
-  constexpr size_t kGlanceBytes = 16;
   constexpr size_t kPieceBytes = 256;
   const auto* bytes = static_cast<const char*>(compat::data_of(storage));
   const size_t nbytes = bytes == nullptr ? 0 : storage.nbytes();
-  const uint64_t glance = hash_pieces(bytes, nbytes, kGlances, kGlanceBytes);
+  const uint64_t glance = hash_glance(bytes, nbytes);
   switch (coverage) {
     case Coverage::kGlance:
       return {glance, glance, coverage};

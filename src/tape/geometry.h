@@ -1,6 +1,7 @@
 // How a tensor lies in its storage: enough to rebuild the tensor over another copy of the same bytes.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <string>
 
@@ -52,6 +53,10 @@ class Geometries {
   size_t nbytes() const { return all_.size() * (sizeof(Geometry) + 2 * sizeof(void*)); }
 
  private:
+  const Geometry* find(const at::Tensor& tensor);
+
+  std::array<const Geometry*, 2> recent_{};
+  size_t next_recent_ = 0;
   std::deque<Geometry> all_;
   ska::flat_hash_map<uint64_t, std::vector<const Geometry*>> by_hash_;
 };

@@ -1,6 +1,7 @@
 // Generator states as plain data, outside the tensor allocator.
 #include "tape/random.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <pthread.h>
@@ -49,6 +50,36 @@ bool has_generator() {
 #else
   return false;
 #endif
+}
+
+GeneratorsThen::~GeneratorsThen() {
+  for (auto state = before_.rbegin(); state != before_.rend(); ++state) {
+    state->restore();
+  }
+}
+
+void GeneratorsThen::lock() {
+  if (!lock_.owns_lock()) {
+    lock_ = lock_random_ops();
+  }
+}
+
+void GeneratorsThen::enter(const RandomState& then) {
+  lock();
+  if (!knows(then.generator())) {
+    before_.emplace_back(then.generator());
+  }
+  then.restore();
+}
+
+void GeneratorsThen::ends_in(const RandomState& now) {
+  lock();
+  before_.push_back(now);
+}
+
+bool GeneratorsThen::knows(const at::Generator& generator) const {
+  return std::any_of(before_.begin(), before_.end(),
+                     [&](const RandomState& state) { return state.generator() == generator; });
 }
 
 RandomLock lock_random_ops() {

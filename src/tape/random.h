@@ -39,4 +39,27 @@ bool has_generator();
 /// Taken before a tape's lock, never under it: a random op that needs room takes that of the budget's step.
 RandomLock lock_random_ops();
 
+/// Generators in other states than they are in, while this lives; at its end each is as it was. Holds the random lock
+/// from the first of them on.
+class GeneratorsThen {
+ public:
+  GeneratorsThen() = default;
+  ~GeneratorsThen();
+  GeneratorsThen(const GeneratorsThen&) = delete;
+  GeneratorsThen& operator=(const GeneratorsThen&) = delete;
+
+  /// The state's generator goes into it.
+  void enter(const RandomState& then);
+  /// From here on the generator is known, and ends in this state.
+  void ends_in(const RandomState& now);
+  bool knows(const at::Generator& generator) const;
+  size_t size() const { return before_.size(); }
+
+ private:
+  void lock();
+
+  RandomLock lock_;
+  std::vector<RandomState> before_;
+};
+
 }  // namespace encore::tape

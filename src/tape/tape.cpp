@@ -73,6 +73,19 @@ ValueId Tape::find(const at::Tensor& tensor) const {
   return index == kNone || storage(index).changed_unseen() ? kNone : storage(index).current;
 }
 
+std::vector<const RandomState*> Tape::generators_before(OpId first, OpId last) const {
+  std::vector<const RandomState*> states;
+  for (OpId id = first; id < last; ++id) {
+    const RandomState* drawn = op(id).random.get();
+    if (drawn != nullptr && std::none_of(states.begin(), states.end(), [&](const RandomState* state) {
+          return state->generator() == drawn->generator();
+        })) {
+      states.push_back(drawn);
+    }
+  }
+  return states;
+}
+
 int32_t Tape::note_world() {
   const World now = World::now();
   if (worlds_.empty() || worlds_.back() != now) {

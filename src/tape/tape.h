@@ -170,6 +170,8 @@ class Tape {
   const StorageRecord& storage_of(ValueId id) const { return storage(value(id).storage); }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   size_t num_values() const { return values_.size(); }
+  /// Of each generator from which ops `first` to before `last` drew, its state before the first of them.
+  std::vector<const RandomState*> generators_before(OpId first, OpId last) const;
   /// The settings under which the op ran.
   const World& world_of(const Op& op) const { return worlds_[static_cast<size_t>(op.world)]; }
   /// Whether the value is what its storage holds now, as far as versions tell.

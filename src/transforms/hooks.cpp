@@ -7,7 +7,7 @@
 
 #include <encore/error.h>
 
-#include "transforms/graph.h"
+#include "record/leaves.h"
 
 namespace encore {
 namespace {
@@ -36,7 +36,7 @@ class AfterLeaf final : public torch::autograd::FunctionPostHook {
 class LeafHooks {
  public:
   LeafHooks(const at::Tensor& loss, BackwardHook& hook) {
-    transforms::for_each_leaf({loss}, [&](AccumulateGrad& node) {
+    record::for_each_leaf({loss}, [&](AccumulateGrad& node) {
       // The edge keeps the node, which its leaf holds only weakly, until its hook is off.
       auto edge = torch::autograd::impl::gradient_edge(node.variable);
       const auto key = node.add_post_hook(std::make_unique<AfterLeaf>(hook, node.variable));

@@ -6,8 +6,8 @@
 
 #include <encore/error.h>
 
+#include "record/leaves.h"
 #include "tape/geometry.h"
-#include "transforms/graph.h"
 
 namespace encore {
 namespace {
@@ -99,7 +99,7 @@ class Differentiation {
     if (!caller_grad_) {
       return;
     }
-    transforms::for_each_leaf(results_, [&](torch::autograd::AccumulateGrad& leaf) {
+    record::for_each_leaf(results_, [&](torch::autograd::AccumulateGrad& leaf) {
       further_ = further_ || std::find(own_leaves_.begin(), own_leaves_.end(), leaf.variable.unsafeGetTensorImpl()) ==
                                  own_leaves_.end();
     });

@@ -75,6 +75,20 @@ TEST(Kinds, ASmallerStepIsNotRefusedForWhatTheLastOneNeeded) {
   EXPECT_EQ(step_of(net, budget, 32).refused, false);
 }
 
+/// Plans for both limits are there after a while: then no step waits for one, and none is made.
+TEST(Kinds, ALimitThatGoesToAndFroIsNotPlannedEachTime) {
+  Net net(4);
+  const int64_t growth = plain_growth(net, 256);
+  MemoryBudget budget(live_tensor_bytes() + growth * 8 / 10);
+  for (int i = 0; i < 24; ++i) {
+    budget.set_limit(live_tensor_bytes() + growth * (i % 2 == 0 ? 8 : 7) / 10);
+    const StepReport report = step_of(net, budget, 256);
+    EXPECT_TRUE(i < 12 || report.planning_seconds == 0) << "step " << i << " waited for a plan";
+    EXPECT_TRUE(i < 12 || report.mode == StepMode::kPlanned) << report.text();
+    EXPECT_LE(report.peak_bytes, budget.limit_bytes());
+  }
+}
+
 /// The limit and the report of the last of a few steps.
 std::pair<int64_t, StepReport> settled(MemoryBudget budget) {
   Net net(4);

@@ -1,6 +1,7 @@
 // Every workload at every budget: within the bytes and bit-identical, or refused with a budget that works.
 #include <torch/optim/adam.h>
 
+#include "support/oracle.h"
 #include "support/torch_pch.h"
 
 #include "workloads/workload.h"
@@ -59,12 +60,8 @@ class Trainer {
   torch::optim::Adam adam_;
 };
 
-bool same_bits(const Outcome& a, const Outcome& b) {
-  bool same = a.tensors.size() == b.tensors.size();
-  for (size_t i = 0; same && i < a.tensors.size(); ++i) {
-    same = a.tensors[i].equal(b.tensors[i]);
-  }
-  return same;
+bool same(const Outcome& a, const Outcome& b) {
+  return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(), same_bits);
 }
 
 class EveryWorkload : public testing::TestWithParam<std::string> {};
@@ -97,7 +94,7 @@ TEST_P(EveryWorkload, KeepsTheBudgetToTheByteOrRefusesAndIsBitIdentical) {
       try {
         const Outcome outcome = trainer.within(budget, step);
         EXPECT_LE(outcome.peak_bytes, budget.limit_bytes()) << part << " step " << step;
-        EXPECT_TRUE(same_bits(outcome, plain[static_cast<size_t>(step)])) << part << " step " << step;
+        EXPECT_TRUE(same(outcome, plain[static_cast<size_t>(step)])) << part << " step " << step;
         ++within;
       } catch (const BudgetError& error) {
         EXPECT_GT(error.figures().needed_bytes, budget.limit_bytes());
@@ -119,7 +116,7 @@ TEST_P(EveryWorkload, TheNamedLeastBudgetWorks) {
   MemoryBudget budget(int64_t{1} << 40);
   int64_t step = 1;
   for (; step < 3; ++step) {
-    EXPECT_TRUE(same_bits(trainer.within(budget, step), plain[static_cast<size_t>(step)]));
+    EXPECT_TRUE(same(trainer.within(budget, step), plain[static_cast<size_t>(step)]));
   }
   budget.set_limit(live_tensor_bytes() + 1);
   int64_t least = -1;
@@ -138,7 +135,7 @@ TEST_P(EveryWorkload, TheNamedLeastBudgetWorks) {
     }
     const Outcome outcome = trainer.within(budget, step);
     EXPECT_LE(outcome.peak_bytes, least);
-    EXPECT_TRUE(same_bits(outcome, plain[static_cast<size_t>(step)]));
+    EXPECT_TRUE(same(outcome, plain[static_cast<size_t>(step)]));
   }
 }
 
@@ -193,7 +190,7 @@ TEST(Training, TwoHundredStepsUnderHalfTheMemoryAreBitIdentical) {
     }
     // Live bytes include the other trainer's and `expected`, which do not change from here on.
     const Outcome outcome = budgeted.within(budget, step);
-    ASSERT_TRUE(same_bits(outcome, expected)) << "step " << step;
+    ASSERT_TRUE(same(outcome, expected)) << "step " << step;
     ASSERT_LE(outcome.peak_bytes, budget.limit_bytes());
     planned += budget.report().mode == StepMode::kPlanned ? 1 : 0;
   }

@@ -151,6 +151,58 @@ TEST_P(World, DenormalNumbersFlushedInForward) {
       });
 }
 
+/// While its key is included, exp gives twice what it gives.
+void doubles_exp(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::TESTING_ONLY_GenericMode);
+  op.callBoxed(stack);
+  if (op.schema().name() == "aten::exp") {
+    stack->back() = stack->back().toTensor() * 2;
+  }
+}
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&doubles_exp>());
+}
+
+/// Forward as ever; what Guard does is open while backward runs.
+template <class Guard, class... Args>
+Outcome backward_under(const Mode& mode, Tensors& x, Args... args) {
+  Outcome outcome;
+  const Tensors y = apply(
+      mode, [](const Tensors& in) { return Tensors{torch::dropout(in[0].exp().sin(), 0.5, true).exp()}; }, x);
+  const at::Tensor cotangent = torch::arange(64).view({8, 8}).to(at::kFloat);
+  at::Tensor gradient;
+  {
+    const Guard guard(args...);
+    gradient = torch::autograd::grad({y[0]}, {x[0]}, {cotangent})[0];
+  }
+  outcome.add("gradient", gradient.clone());
+  return outcome;
+}
+
+Tensors leaf_of_backward() {
+  return {leaf({8, 8})};
+}
+
+TEST_P(World, BackwardInInferenceMode) {
+  expect_same(leaf_of_backward,
+              [](const Mode& mode, Tensors& x) { return backward_under<c10::InferenceMode>(mode, x, true); });
+}
+
+TEST_P(World, BackwardBelowAutograd) {
+  expect_same(leaf_of_backward,
+              [](const Mode& mode, Tensors& x) { return backward_under<at::AutoDispatchBelowAutograd>(mode, x); });
+}
+
+TEST_P(World, BackwardWithoutGradMode) {
+  expect_same(leaf_of_backward, [](const Mode& mode, Tensors& x) { return backward_under<at::NoGradGuard>(mode, x); });
+}
+
+TEST_P(World, BackwardInsideADispatchMode) {
+  expect_same(leaf_of_backward, [](const Mode& mode, Tensors& x) {
+    return backward_under<c10::impl::IncludeDispatchKeyGuard>(mode, x, c10::DispatchKey::TESTING_ONLY_GenericMode);
+  });
+}
+
 #if TORCH_VERSION_MAJOR == 1
 /// Backward of y for three cotangents at once, as functorch's vmap(vjp) runs it.
 TEST_P(World, BackwardInsideAVmap) {

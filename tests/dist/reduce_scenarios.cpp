@@ -4,6 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "../support/german_locale.h"
+
 namespace worker {
 
 std::vector<at::Tensor> parameters_once(Net& net, std::map<std::string, size_t>& index) {
@@ -275,12 +277,17 @@ void several_models(const World& world) {
     }
   }
   expect_same(apart, together, "two models in one backward");
-  const encore::RanksReport report = first.report();
+  encore::RanksReport report = first.report();
   expect(report.ranks.size() == static_cast<size_t>(world.size), "a row for each rank");
   for (const encore::RankRow& row : report.ranks) {
     expect(row.reduced_backwards == 2 && row.sent_bytes > 0, "what each rank did");
   }
   expect(report.html("<all>").find("&lt;all&gt;") != std::string::npos, "the page's title");
+  report.ranks[0].peak_bytes = 12'500'000;
+  const encore::test::GermanLocale german;
+  for (const std::string& text : {report.text(), report.html("")}) {
+    expect(text.find("12.5") != std::string::npos && text.find("12,5") == std::string::npos, "a decimal point");
+  }
 }
 
 void bad_gradients(const World& world) {

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import encore
-from support import Case, leaf
+from support import Case, leaf, same
 
 
 class Transformer(nn.Module):
@@ -67,9 +67,10 @@ def train(make, step, steps=4, after=lambda: None):
 
 
 class Training(Case):
-    def check_within(self, make, part):
+    def check_within(self, make, part, waits=True):
         expected = train(make, contextlib.nullcontext)
         budget = encore.MemoryBudget.fraction(part)
+        budget.wait_for_plans(waits)
         reports = []
         got = train(make, budget.step, after=lambda: reports.append(budget.report()))
         self.check_same(got, expected)
@@ -86,6 +87,9 @@ class Training(Case):
         for part in (1.0, 0.5, 0.3):
             with self.subTest(part=part):
                 self.check_within(transformer_case, part)
+
+    def test_transformer_within_50_percent_with_plans_that_are_made_meanwhile(self):
+        self.check_within(transformer_case, 0.5, waits=False)
 
     def test_resnet_within_100_50_and_30_percent(self):
         for part in (1.0, 0.5, 0.3):
@@ -211,7 +215,7 @@ class Rehearsals(Case):
 
     def assert_same(self, now, before):
         self.assertEqual(len(now), len(before))
-        self.assertTrue(all(torch.equal(a, b) for a, b in zip(now, before)))
+        self.assertTrue(all(same(a, b) for a, b in zip(now, before)))
 
     def test_changes_nothing_and_the_first_step_is_planned(self):
         optimizer, step, state = self.training()

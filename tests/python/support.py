@@ -1,11 +1,13 @@
 """Scenarios run plainly and in every mode of Encore's, and compared bit for bit."""
 import gc
+import os
 import unittest
 
 import torch
 
 import encore
 
+os.environ.setdefault("ENCORE_WAIT_FOR_PLANS", "1")  # two runs are to be alike
 
 def plain(function, *args, **kwargs):
     """Calls the function; takes the options of a checkpoint and does nothing with them."""

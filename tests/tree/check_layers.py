@@ -14,6 +14,10 @@ def read_rules(cmake_text):
     return rules
 
 
+# Headers of which no source has the name.
+WITHOUT_SOURCE = {"recompute": "region"}
+
+
 def header_modules(tree, rules):
     """Public header -> its module: the folder under include/encore, or the module whose source has the same name."""
     modules = {}
@@ -23,7 +27,7 @@ def header_modules(tree, rules):
             modules["encore/" + "/".join(parts)] = parts[0]
             continue
         owners = [m for m in rules if (tree / "src" / m / (header.stem + ".cpp")).exists()]
-        modules["encore/" + parts[0]] = owners[0] if owners else None
+        modules["encore/" + parts[0]] = owners[0] if owners else WITHOUT_SOURCE.get(header.stem)
     return modules
 
 

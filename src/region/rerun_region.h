@@ -1,20 +1,31 @@
 // A region whose values are brought back by calling its function again.
 #pragma once
 
-#include <encore/checkpoint.h>
+#include <encore/recompute.h>
 
-#include "checkpoint/call_path.h"
-#include "checkpoint/state_then.h"
 #include "record/recorder.h"
-#include "run/events.h"
+#include "region/call_path.h"
+#include "region/state_then.h"
 #include "tape/random.h"
 
-namespace encore {
+namespace encore::region {
+
+struct RerunOptions {
+  std::string name;
+  bool preserve_rng_state = true;
+  DeterminismCheck check = DeterminismCheck::kMetadata;
+  bool early_stop = true;  // see CheckpointOptions
+};
 
 /// The call's memory: what to call, in which state, and which of the tensors it saves are still needed.
-class RerunFrame : public run::ObservedRegion, public store::Holder, public std::enable_shared_from_this<RerunFrame> {
+class RerunFrame : public record::ObservedRegion,
+                   public store::Holder,
+                   public std::enable_shared_from_this<RerunFrame> {
  public:
-  RerunFrame(CheckpointOptions options, const std::vector<at::Tensor>& inputs, detail::CheckpointCall::Again again);
+  /// Calls the function with other tensors in place of its inputs.
+  using Again = std::function<void(const std::vector<at::Tensor>&)>;
+
+  RerunFrame(RerunOptions options, const std::vector<at::Tensor>& inputs, Again again);
 
   ~RerunFrame() override;
 
@@ -38,10 +49,12 @@ class RerunFrame : public run::ObservedRegion, public store::Holder, public std:
 
   std::string label() const override { return options_.name.empty() ? "checkpoint" : options_.name; }
   bool is_checkpoint() const override { return true; }
-  run::RegionFigures figures() const override;
+  record::RegionFigures figures() const override;
 
  private:
   class SlotHandle;
+  /// Unwinds the function once all is there. Not a std::exception: user code that catches those lets it pass.
+  struct Stop {};
   struct Slot {
     tape::Geometry geometry;
     const tape::OpInfo* op = nullptr;  // that ran when the tensor was saved
@@ -81,9 +94,9 @@ class RerunFrame : public run::ObservedRegion, public store::Holder, public std:
   void check_slot(const Slot& slot, const at::Tensor& tensor, const tape::OpInfo* op) const;
   std::string who() const;
 
-  CheckpointOptions options_;
+  RerunOptions options_;
   std::shared_ptr<const std::string> name_;  // of the options, for messages
-  detail::CheckpointCall::Again again_;
+  Again again_;
   std::vector<Input> inputs_;
   std::vector<Slot> slots_;
   GradientsThen::Gradients gradients_;  // that the function adds to
@@ -106,16 +119,17 @@ class RerunFrame : public run::ObservedRegion, public store::Holder, public std:
 class RerunRegion final : public record::Region {
  public:
   RerunRegion(tape::OpId first, std::shared_ptr<RerunFrame> frame, bool again)
-      : Region(first), frame_(std::move(frame)), again_(again) {}
+      : Region(first, nullptr), frame_(std::move(frame)), again_(again) {}
 
   bool is_opaque() const override { return true; }
   std::shared_ptr<record::Saved> save_next(const at::Tensor& tensor, const tape::OpInfo* op) override;
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId, const std::shared_ptr<record::Saved>&) override {}
   bool has_entered(tape::ValueId) const override { return true; }
-  void accumulates_into(const at::Tensor& leaf) override;
+  void leaf_comes(const at::Tensor& leaf) override;
+  bool wants_leaves() const override { return true; }
   void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part, bool has_history) override;
-  void overwrote_unseen() override;
+  void overwritten_unseen() override;
   void closed() override;
 
  private:
@@ -123,4 +137,4 @@ class RerunRegion final : public record::Region {
   bool again_;
 };
 
-}  // namespace encore
+}  // namespace encore::region

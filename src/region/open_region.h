@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "checkpoint/replay_region.h"
+#include "region/replay_region.h"
 
-namespace encore {
+namespace encore::region {
 
 class OpenRegion {
  public:
@@ -46,4 +46,4 @@ class OpenRegion {
   std::thread::id thread_;
 };
 
-}  // namespace encore
+}  // namespace encore::region

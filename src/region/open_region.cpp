@@ -1,11 +1,11 @@
 // The life of a region on its thread.
-#include "checkpoint/open_region.h"
+#include "region/open_region.h"
 
 #include <encore/error.h>
 
 #include "host/host.h"
 
-namespace encore {
+namespace encore::region {
 
 using record::Recorder;
 
@@ -104,4 +104,4 @@ bool OpenRegion::is_inside_rerun() {
   return recorder != nullptr && !Recorder::is_paused() && recorder->called_again() != nullptr;
 }
 
-}  // namespace encore
+}  // namespace encore::region

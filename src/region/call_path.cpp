@@ -1,7 +1,7 @@
 // Comparing two calls of one function.
-#include "checkpoint/call_path.h"
+#include "region/call_path.h"
 
-namespace encore {
+namespace encore::region {
 
 CallPath::CallPath(const tape::Tape& tape, tape::OpId first, tape::OpId last) {
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
@@ -76,4 +76,4 @@ std::string CallPath::difference(const tape::Tape& again, tape::OpId end, bool c
                "it captures must stay in place until backward, or be passed as an argument";
 }
 
-}  // namespace encore
+}  // namespace encore::region

@@ -1,9 +1,9 @@
 // One tensor that autograd saved in a ReplayRegion.
 #pragma once
 
-#include "checkpoint/replay_region.h"
+#include "region/replay_region.h"
 
-namespace encore {
+namespace encore::region {
 
 /// The tensor itself, or just how to find it. Callers hold the tape's lock, but for get() and the destructor.
 class ReplayHandle final : public record::Saved, public store::Holding {
@@ -26,6 +26,7 @@ class ReplayHandle final : public record::Saved, public store::Holding {
  private:
   store::Residency& residency() const { return region_->residency(); }
   void leave();
+  void tell_asked() const;
   bool is_at_hand() const;
   bool is_kept_as_saved() const;
   at::Tensor over(const c10::Storage& storage) const;
@@ -41,4 +42,4 @@ class ReplayHandle final : public record::Saved, public store::Holding {
   bool whole_ = false;
 };
 
-}  // namespace encore
+}  // namespace encore::region

@@ -3,16 +3,14 @@
 
 #include <set>
 
-#include <encore/checkpoint.h>
 #include <encore/policy.h>
-#include <encore/scope.h>
+#include <encore/recompute.h>
 
-#include "checkpoint/governor.h"
 #include "record/recorder.h"
-#include "run/events.h"
+#include "region/governor.h"
 #include "store/form.h"
 
-namespace encore {
+namespace encore::region {
 
 class ReplayHandle;
 class ReplayRegion;
@@ -34,12 +32,12 @@ struct RegionOptions {
   bool is_checkpoint = true;  // false for a scope that only records
   bool together = true;       // the first value asked for brings back all of the region
   std::shared_ptr<RegionGroup> group;
-  std::function<bool(record::Recorder&, tape::OpId)> before_op;  // see record::Region
-  std::shared_ptr<Governor> governor;                            // in place of the policy
+  std::shared_ptr<record::Subscriber> subscriber;
+  std::shared_ptr<Governor> governor;  // in place of the policy and of a subscriber
 };
 
 class ReplayRegion final : public record::Region,
-                           public run::ObservedRegion,
+                           public record::ObservedRegion,
                            public store::Holder,
                            public std::enable_shared_from_this<ReplayRegion> {
  public:
@@ -51,27 +49,7 @@ class ReplayRegion final : public record::Region,
   std::shared_ptr<record::Saved> save(tape::ValueId value, const at::Tensor& tensor) override;
   void enter(tape::ValueId value, const std::shared_ptr<record::Saved>& saved) override;
   bool has_entered(tape::ValueId value) const override { return entries_.count(value) > 0; }
-  bool before_op(record::Recorder& recorder, tape::OpId next) override {
-    return options_.before_op && options_.before_op(recorder, next);
-  }
-
   void overwritten(tape::ValueId before, tape::ValueId after, const tape::Geometry& part, bool has_history) override;
-  void after_op(tape::OpId op) override {
-    if (options_.governor) {
-      options_.governor->recorded(op);
-    }
-  }
-  bool wants_leaves() const override { return options_.governor != nullptr; }
-  void accumulates_into(const at::Tensor& leaf) override {
-    if (options_.governor) {
-      options_.governor->accumulates_into(leaf);
-    }
-  }
-  void op_starts(const tape::PendingOp& op) override {
-    if (options_.governor) {
-      options_.governor->starts(op);
-    }
-  }
   void opened() override;
   void closed() override;
 
@@ -79,12 +57,14 @@ class ReplayRegion final : public record::Region,
 
   std::string label() const override { return path_.empty() ? "checkpoint" : path_; }
   bool is_checkpoint() const override { return options_.is_checkpoint; }
-  run::RegionFigures figures() const override;
+  record::RegionFigures figures() const override;
 
   /// From here on the value is recomputed, whatever the policy says; what was kept of it is let go.
   void mark(tape::ValueId value);
 
   size_t num_handles() const { return num_handles_; }
+  /// What a handle takes.
+  static const int64_t kHandleBytes;
   /// Bytes of values that autograd has saved here and that are not in memory. Takes time for each handle.
   int64_t missing_bytes() const;
   /// A value that is there, in a smaller form; null if none serves.
@@ -135,4 +115,4 @@ class ReplayRegion final : public record::Region,
   ScopeStats stats_;
 };
 
-}  // namespace encore
+}  // namespace encore::region

@@ -6,7 +6,7 @@
 #include "tape/random.h"
 #include "tape/tape.h"
 
-namespace encore {
+namespace encore::region {
 
 /// Two calls that differ in it did not compute the same, even where shapes are alike: a captured tensor was replaced,
 /// or a module went from training to evaluation.
@@ -40,4 +40,4 @@ class CallPath {
   std::set<const c10::StorageImpl*> made_;  // by the call itself
 };
 
-}  // namespace encore
+}  // namespace encore::region

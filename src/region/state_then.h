@@ -9,7 +9,7 @@
 #include "store/residency.h"
 #include "tape/random.h"
 
-namespace encore {
+namespace encore::region {
 
 // Each takes the tape's lock for its own moments only, not while the function runs.
 
@@ -65,26 +65,20 @@ class RandomThen {
  public:
   /// `start` is the default generator's state before the call.
   RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start);
-  ~RandomThen();
-  RandomThen(const RandomThen&) = delete;
-  RandomThen& operator=(const RandomThen&) = delete;
 
  private:
-  void use(const tape::RandomState& then);
-
-  tape::RandomLock lock_;
-  std::vector<tape::RandomState> now_;
+  tape::GeneratorsThen then_;
 };
 
 /// A call that must leave no trace, while this lives. Afterwards tensors from outside hold the bytes that they held
 /// before, and generators that ops drew from are as they were. Versions are left alone: a graph may have saved one.
-class Rehearsal {
+class UndoneCall {
  public:
   /// `buffers` are put back even if they are written to through raw pointers, which no tape sees.
-  explicit Rehearsal(const std::vector<at::Tensor>& buffers);
-  ~Rehearsal();
-  Rehearsal(const Rehearsal&) = delete;
-  Rehearsal& operator=(const Rehearsal&) = delete;
+  explicit UndoneCall(const std::vector<at::Tensor>& buffers);
+  ~UndoneCall();
+  UndoneCall(const UndoneCall&) = delete;
+  UndoneCall& operator=(const UndoneCall&) = delete;
 
   /// Bytes of the copies made meanwhile, to be put back.
   int64_t copied_bytes() const;
@@ -121,4 +115,4 @@ struct ViewThen {
   at::Tensor over(const at::Tensor& view, std::map<const void*, at::Tensor>& bases) const;
 };
 
-}  // namespace encore
+}  // namespace encore::region

@@ -1,5 +1,5 @@
 // Putting the state of a function's first call back, and what is there now afterwards.
-#include "checkpoint/state_then.h"
+#include "region/state_then.h"
 
 #include <cstring>
 
@@ -8,7 +8,7 @@
 
 #include "tape/compat.h"
 
-namespace encore {
+namespace encore::region {
 namespace {
 
 void put_back(const c10::Storage& storage, const c10::Storage& then) {
@@ -110,30 +110,16 @@ GradientsThen::~GradientsThen() {
 }
 
 RandomThen::RandomThen(const tape::Tape& tape, tape::OpId first, tape::OpId last, const tape::RandomState& start) {
-  lock_ = tape::lock_random_ops();
+  then_.enter(start);
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
-  use(start);
-  for (tape::OpId id = first; id < last; ++id) {
-    const auto& random = tape.ops()[static_cast<size_t>(id)].random;
-    if (random && std::none_of(now_.begin(), now_.end(),
-                               [&](const auto& state) { return state.generator() == random->generator(); })) {
-      use(*random);
+  for (const tape::RandomState* state : tape.generators_before(first, last)) {
+    if (!then_.knows(state->generator())) {
+      then_.enter(*state);
     }
   }
 }
 
-RandomThen::~RandomThen() {
-  for (const tape::RandomState& state : now_) {
-    state.restore();
-  }
-}
-
-void RandomThen::use(const tape::RandomState& then) {
-  now_.emplace_back(then.generator());
-  then.restore();
-}
-
-Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
+UndoneCall::UndoneCall(const std::vector<at::Tensor>& buffers)
     : outer_(record::Recorder::current() == nullptr ? nullptr : record::Recorder::current()->residency()),
       residency_(std::make_shared<store::Residency>("rehearsal")),
       recorder_(std::make_shared<record::Recorder>(residency_)),
@@ -155,12 +141,12 @@ Rehearsal::Rehearsal(const std::vector<at::Tensor>& buffers)
   }
 }
 
-Rehearsal::~Rehearsal() {
+UndoneCall::~UndoneCall() {
   recorder_->uninstall();
   const tape::Tape& tape = residency_->tape();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   std::set<const c10::StorageImpl*> storages;
-  // Last to first: the oldest state of each storage and generator is what remains.
+  // Last to first: the oldest state of each storage is what remains.
   for (auto id = static_cast<tape::ValueId>(tape.num_values()); id-- > 0;) {
     const tape::StorageRecord& record = tape.storage_of(id);
     const auto storage = record.weak.lock();
@@ -170,10 +156,8 @@ Rehearsal::~Rehearsal() {
       storages.insert(storage.get());
     }
   }
-  for (auto op = tape.ops().rbegin(); op != tape.ops().rend(); ++op) {
-    if (op->random) {
-      op->random->restore();
-    }
+  for (const tape::RandomState* state : tape.generators_before(0, static_cast<tape::OpId>(tape.ops().size()))) {
+    state->restore();
   }
   random_.restore();
   for (const auto& [storage, then] : buffers_) {
@@ -185,7 +169,7 @@ Rehearsal::~Rehearsal() {
 }
 
 /// Their versions have moved and their bytes have not: to the outer tape nothing was changed.
-void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
+void UndoneCall::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
   tape::Tape& tape = outer_->tape_to_write();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   for (int32_t i = 0; i < tape.num_storages(); ++i) {
@@ -196,7 +180,7 @@ void Rehearsal::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
   }
 }
 
-int64_t Rehearsal::copied_bytes() const {
+int64_t UndoneCall::copied_bytes() const {
   const std::lock_guard<RecursiveMutex> lock(residency_->tape().mutex());
   return residency_->copied_bytes();
 }
@@ -246,4 +230,4 @@ at::Tensor ViewThen::over(const at::Tensor& view, std::map<const void*, at::Tens
   return tensor.as_strided(view.sizes(), view.strides(), view.storage_offset());
 }
 
-}  // namespace encore
+}  // namespace encore::region

@@ -1,9 +1,11 @@
 // Keeping one saved tensor, letting go of it, and asking for it again.
-#include "checkpoint/replay_handle.h"
+#include "region/replay_handle.h"
 
 #include <encore/error.h>
 
-namespace encore {
+namespace encore::region {
+
+const int64_t ReplayRegion::kHandleBytes = sizeof(ReplayHandle);
 
 ReplayHandle::ReplayHandle(std::shared_ptr<ReplayRegion> region, tape::ValueId value, const at::Tensor& tensor,
                            bool keep)
@@ -75,13 +77,17 @@ bool ReplayHandle::is_at_hand() const {
   return anew_ || is_kept_as_saved() || as_autograd_has_it().defined() || residency().resident(value());
 }
 
+void ReplayHandle::tell_asked() const {
+  if (region_->subscriber() != nullptr) {
+    region_->subscriber()->asked(value());
+  }
+}
+
 at::Tensor ReplayHandle::get() {
   tape::RandomLock random;
   std::unique_lock<RecursiveMutex> lock(region_->tape().mutex());
   if (is_kept_as_saved()) {
-    if (region_->governor()) {
-      region_->governor()->asked(value());
-    }
+    tell_asked();
     return over(bytes());
   }
   if (!is_at_hand() && region_->may_draw_again()) {
@@ -95,9 +101,7 @@ at::Tensor ReplayHandle::get() {
     lock.unlock();
     return anew->get();
   }
-  if (region_->governor()) {
-    region_->governor()->asked(value());
-  }
+  tell_asked();
   if (is_kept_as_saved()) {
     return over(bytes());
   }
@@ -125,4 +129,4 @@ void ReplayHandle::verify(const at::Tensor& tensor) const {
   }
 }
 
-}  // namespace encore
+}  // namespace encore::region

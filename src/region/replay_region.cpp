@@ -1,21 +1,22 @@
 // Keeping, dropping and bringing back.
-#include "checkpoint/replay_region.h"
+#include "region/replay_region.h"
 
 #include <encore/error.h>
 
-#include "checkpoint/replay_handle.h"
 #include "record/backward.h"
+#include "region/replay_handle.h"
+#include "region/replay_timer.h"
 #include "run/allocator.h"
 #include "run/replay.h"
 
-namespace encore {
+namespace encore::region {
 
 using record::Saved;
 using tape::ValueId;
 
 ReplayRegion::ReplayRegion(std::shared_ptr<store::Residency> residency, tape::OpId first,
                            std::shared_ptr<ReplayRegion> parent, RegionOptions options)
-    : Region(first),
+    : Region(first, options.governor ? options.governor : options.subscriber),
       residency_(std::move(residency)),
       tape_(residency_->tape()),
       parent_(std::move(parent)),
@@ -63,7 +64,7 @@ ValueInfo ReplayRegion::info_of(ValueId id) const {
 std::shared_ptr<Saved> ReplayRegion::save(ValueId value, const at::Tensor& tensor) {
   const Action action = action_on(value);
   // What its own op has overwritten by now, autograd having saved it before, can't be kept any more.
-  const bool overwritten = tape_.find(tensor) != value;
+  const bool overwritten = !tape_.is_current(value);
   const bool keep = !overwritten && (action == Action::kKeep || !residency_->can_be_replayed(value));
   count_saved(value, tape_.value(value).nbytes, keep);
   auto handle = std::make_shared<ReplayHandle>(shared_from_this(), value, tensor, keep);
@@ -136,8 +137,9 @@ void ReplayRegion::mark(ValueId value) {
     return;
   }
   const bool possible = residency_->can_be_replayed(value);
-  if (run::anyone_listens()) {
-    run::tell_marked(label() + "/" + std::string(info_of(value).op), possible ? "" : "it can't be recomputed: kept");
+  if (record::anyone_listens()) {
+    record::tell_listeners(&Subscriber::marked, label() + "/" + std::string(info_of(value).op),
+                           possible ? "" : "it can't be recomputed: kept");
   }
   if (!possible) {
     return;
@@ -168,17 +170,15 @@ void ReplayRegion::mark(ValueId value) {
 
 void ReplayRegion::count_marked_constant() {
   ++stats_.marked_but_kept;
-  if (run::anyone_listens()) {
-    run::tell_marked(label() + "/input",
-                     "it comes from outside the scope, there is nothing to recompute it from: kept");
+  if (record::anyone_listens()) {
+    record::tell_listeners(&Subscriber::marked, label() + "/input",
+                           "it comes from outside the scope, there is nothing to recompute it from: kept");
   }
 }
 
 void ReplayRegion::opened() {
   first_storage_ = static_cast<size_t>(tape_.num_storages());
-  if (run::anyone_listens()) {
-    run::tell_region_opened(shared_from_this());
-  }
+  record::tell_listeners(&Subscriber::region_opened, shared_from_this());
 }
 
 void ReplayRegion::closed() {
@@ -187,14 +187,12 @@ void ReplayRegion::closed() {
     last_ = static_cast<tape::OpId>(tape_.ops().size());
     record::Writer(*residency_).fingerprint_results(first_storage_);
   }
-  if (run::anyone_listens()) {
-    run::tell_region_closed(shared_from_this());
-  }
+  record::tell_listeners(&Subscriber::region_closed, shared_from_this());
 }
 
-run::RegionFigures ReplayRegion::figures() const {
+record::RegionFigures ReplayRegion::figures() const {
   const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
-  run::RegionFigures figures;
+  record::RegionFigures figures;
   std::set<int32_t> storages;  // a storage is kept, or dropped, once
   for (const ValueId id : saved_values()) {
     const tape::Value& value = tape_.value(id);
@@ -335,7 +333,7 @@ std::shared_ptr<const store::Resting> ReplayRegion::rest(ValueId value) {
 
 void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
   const record::Recorder::Pause pause;
-  run::ReplayTimer timer;
+  const ReplayTimer timer;
   run::ReplayRequest request;
   request.first = first();
   request.targets = targets;
@@ -355,15 +353,15 @@ void ReplayRegion::bring_back(const std::vector<ValueId>& targets) {
     }
   });
   const run::Replayed replayed = run::replay(*residency_, request);
-  if (options_.governor) {
-    options_.governor->replayed(replayed.ops, replayed.start_ns, replayed.duration_ns);
-  }
   for (ReplayRegion* region = this; region != nullptr; region = region->parent_.get()) {
     ++region->stats_.replays;
     region->stats_.ops_replayed += replayed.ops;
     region->stats_.replay_ns += replayed.duration_ns;
   }
-  timer.done(label(), replayed.ops);
+  const record::ReplayEvent event = timer.done(label(), replayed.ops);
+  if (subscriber() != nullptr) {
+    subscriber()->replayed(event);
+  }
 }
 
-}  // namespace encore
+}  // namespace encore::region
