@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import html
 import os
-from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -12,33 +11,33 @@ from encore import _core
 from encore._core import LargestBatch, Rehearsed, StepReport
 from encore._errors import BudgetError, Error, InvalidArgument
 from encore._modules import Follow, Names
+from encore._with_blocks import WithBlock
 
 
-class Step:
+class Step(WithBlock):
     """One training step of a budget; what MemoryBudget.step() gives."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._open: _core.OpenStep | None = None
+        self._step: _core.OpenStep | None = None
         self._modules: Follow | None = None
         self._compiled = 0
 
-    def __enter__(self) -> Step:
-        self._open = self._budget._core.step()
-        self._modules = Follow(self._open, self._budget._names)
+    def _open(self) -> None:
+        self._step = self._budget._core.step()
         self._compiled = _core.compiled_regions()
-        return self
+        self._modules = Follow(self._step, self._budget._names)
+        self._modules.begin()
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], raised: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        opened, self._open = self._open, None
-        if opened is None:
-            return
+    def _close(self, failed: bool) -> None:
         if self._modules is not None:
             self._modules.end()
-        self._budget._compiled = _core.compiled_regions() - self._compiled
-        opened.end(kind is not None)
+        if self._step is not None:
+            self._budget._compiled = _core.compiled_regions() - self._compiled
+            step, self._step = self._step, None
+            step.end(failed)
+
+    def _after(self, raised: BaseException | None) -> None:
         # An allocation that was refused inside an op arrives as PyTorch's own bindings have it.
         if isinstance(raised, RuntimeError) and not isinstance(raised, Error) and self._budget.report().refused:
             try:
@@ -48,11 +47,11 @@ class Step:
 
     def set_loss(self, loss: Union[float, torch.Tensor]) -> None:
         """Shown with the step in the run's report."""
-        if self._open is not None:
-            self._open.set_loss(float(loss))
+        if self._step is not None:
+            self._step.set_loss(float(loss))
 
     def __repr__(self) -> str:
-        return f"<{'open ' if self._open is not None else ''}step of {self._budget!r}>"
+        return f"<{'open ' if self._step is not None else ''}step of {self._budget!r}>"
 
 
 class _Then:

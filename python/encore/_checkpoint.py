@@ -97,13 +97,7 @@ def _call(options: CheckpointOptions, function: Callable[..., Any], args: tuple[
     else:
         call = _core.Call(options)
     del seen  # inputs are the caller's to hold
-    try:
-        result = function(*args, **kwargs)
-    except BaseException:
-        call.abandon()
-        raise
-    call.finish()
-    return result
+    return call.run(function, args, kwargs)
 
 
 def _options(

@@ -18,11 +18,9 @@ class _Announcing(type(_before)):  # type: ignore[misc]
     ) -> Any:
         if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):  # edges of a graph, which newer ones take
             return super().run_backward(tensors, grad_tensors, keep_graph, create_graph, *args, **kwargs)
-        backward = _core.Backward(tensors, create_graph, bool(kwargs.get("accumulate_grad", False)))
-        try:
-            return super().run_backward(tensors, grad_tensors, keep_graph, create_graph, *args, **kwargs)
-        finally:
-            backward.end()
+        arguments = (tensors, grad_tensors, keep_graph, create_graph, *args)
+        accumulates = bool(kwargs.get("accumulate_grad", False))
+        return _core.announced(super().run_backward, arguments, kwargs, tensors, create_graph, accumulates)
 
 
 def install() -> None:

@@ -1,6 +1,7 @@
 """Which module's forward is running, by PyTorch's global module hooks."""
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 import weakref
@@ -46,14 +47,18 @@ class Follow:
         self._step, self._names, self._thread = step, names, threading.get_ident()
         self._stack: list[tuple[int, bool]] = []  # modules, and whether each has a name
         self._here: dict[int, str] = {}
-        self._hooks = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, **_ALWAYS),
-        ]
+        self._hooks: list[Any] = []
+
+    def begin(self) -> None:
+        # By map, so that no interrupt comes between a hook that is registered and its handle in the list.
+        self._hooks.extend(map(register_module_forward_pre_hook, [self._enter]))
+        self._hooks.extend(map(functools.partial(register_module_forward_hook, **_ALWAYS), [self._leave]))
 
     def end(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        """Goes on where it was interrupted."""
+        while self._hooks:
+            self._hooks[-1].remove()
+            self._hooks.pop()
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         if threading.get_ident() != self._thread:

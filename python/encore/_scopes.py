@@ -2,18 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Callable, Optional, Tuple, Type, Union
+from typing import Callable, Optional, Tuple, Union
 
 from encore import _core
 from encore._core import Action, Policy, ProfilerReport, ScopeStats, ValueInfo
 from encore._errors import InvalidArgument, ScopeError
+from encore._with_blocks import WithBlock
 
 Rule = Callable[[ValueInfo], Optional[Action]]
-_Raised = Optional[Type[BaseException]]
 
 
-class Scope:
+class Scope(WithBlock):
     """While it is open the ops of this thread are recorded, and what autograd saves is kept or recomputed by a policy.
 
         with encore.Scope(encore.drop_all()) as scope:
@@ -34,30 +33,27 @@ class Scope:
         self._policy = _core.keep_all() if policy is None else policy
         self._name = name
         self._segments = None if segments is None else list(segments)
-        self._open: _core.OpenScope | None = None
+        self._scope: _core.OpenScope | None = None
 
-    def __enter__(self) -> Scope:
-        if self._open is not None:
+    def _open(self) -> None:
+        if self._scope is not None:
             raise ScopeError("scope: entered twice; make a new one")
         if self._segments is None:
-            self._open = _core.OpenScope(self._policy, self._name)
+            self._scope = _core.OpenScope(self._policy, self._name)
         else:
-            self._open = _core.OpenScope(self._segments, self._name)
-        return self
+            self._scope = _core.OpenScope(self._segments, self._name)
 
-    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self._its().end()
-        else:
-            self._its().abandon()
+    def _close(self, failed: bool) -> None:
+        if self._scope is not None:
+            self._scope.end(failed)
 
     def _its(self) -> _core.OpenScope:
-        if self._open is None:
+        if self._scope is None:
             raise ScopeError("scope: not entered yet; use it in a with statement")
-        return self._open
+        return self._scope
 
     def __repr__(self) -> str:
-        return f"<Scope {self._name!r}, {'not entered' if self._open is None else self._open.stats()}>"
+        return f"<Scope {self._name!r}, {'not entered' if self._scope is None else self._scope.stats()}>"
 
     def stats(self) -> ScopeStats:
         """What the scope has done so far, checkpoints inside it included."""
@@ -68,21 +64,19 @@ class Scope:
         return self._its().dump()
 
 
-class MemoryScope:
+class MemoryScope(WithBlock):
     """Measures the peak of CPU tensor bytes of what runs in a with block, on all threads."""
 
     def __init__(self) -> None:
         self._count: _core.MemoryCount | None = None
         self._start_bytes = self._peak_bytes = 0
 
-    def __enter__(self) -> MemoryScope:
+    def _open(self) -> None:
         self._count = _core.MemoryCount()
         self._start_bytes = self._count.start_bytes
-        return self
 
-    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
-        self._peak_bytes = self.peak_bytes
-        self._count = None
+    def _close(self, failed: bool) -> None:
+        self._peak_bytes, self._count = self.peak_bytes, None
 
     @property
     def start_bytes(self) -> int:
@@ -100,7 +94,7 @@ class MemoryScope:
         return self.peak_bytes - self.start_bytes
 
 
-class BlockReuse:
+class BlockReuse(WithBlock):
     """While one is open, freed CPU blocks are given out again instead of going back to the system.
 
     That makes training faster: fresh pages cost more than many an op. The process grows no larger than it would have
@@ -110,11 +104,10 @@ class BlockReuse:
     def __init__(self) -> None:
         self._reuse: _core.Reuse | None = None
 
-    def __enter__(self) -> BlockReuse:
+    def _open(self) -> None:
         self._reuse = _core.Reuse()
-        return self
 
-    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def _close(self, failed: bool) -> None:
         self._reuse = None
 
     @staticmethod
@@ -123,7 +116,7 @@ class BlockReuse:
         return _core.held_bytes()
 
 
-class CheckpointProfiler:
+class CheckpointProfiler(WithBlock):
     """Watches the checkpoints of the whole process, all threads, in a with block.
 
         with encore.CheckpointProfiler() as profiler:
@@ -135,13 +128,12 @@ class CheckpointProfiler:
         self._profiler: _core.Profiler | None = None
         self._last: ProfilerReport | None = None
 
-    def __enter__(self) -> CheckpointProfiler:
+    def _open(self) -> None:
         self._profiler = _core.Profiler()
-        return self
 
-    def __exit__(self, kind: _Raised, raised: BaseException | None, trace: TracebackType | None) -> None:
-        self._last = self.report()
-        self._profiler = None
+    def _close(self, failed: bool) -> None:
+        if self._profiler is not None:
+            self._last, self._profiler = self.report(), None
 
     def report(self) -> ProfilerReport:
         """What it has seen so far, or up to its end."""

@@ -13,5 +13,6 @@ void bind_checkpoints(py::module_& module);
 void bind_memory(py::module_& module);
 void bind_budget(py::module_& module);
 void bind_profiler(py::module_& module);
+void bind_with_blocks(py::module_& module);
 
 }  // namespace encore::python

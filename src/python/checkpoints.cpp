@@ -38,7 +38,7 @@ detail::CheckpointCall::Again caller_of(const py::function& again) {
   };
 }
 
-/// One call of a checkpointed function; `finish` or `abandon` ends it, on its own thread.
+/// One call of a checkpointed function. It ends here, not in Python, where an interrupt may come before any line.
 class Call {
  public:
   explicit Call(const CheckpointOptions& options) {
@@ -53,15 +53,30 @@ class Call {
     const py::gil_scoped_release no_gil;
     call_ = std::make_unique<detail::CheckpointCall>(own, tensors, std::move(caller));
   }
+  py::object run(const py::function& function, const py::tuple& arguments, const py::dict& keywords) {
+    const Ended ended{call_};
+    py::object result = function(*arguments, **keywords);
+    finish();
+    return result;
+  }
+
+ private:
+  /// Whatever the case.
+  struct Ended {
+    std::unique_ptr<detail::CheckpointCall>& call;
+    ~Ended() {
+      const py::gil_scoped_release no_gil;
+      call.reset();
+    }
+  };
+
   void finish() {
     detail::Seen results;
     results.unknown = 1;  // Python's own says nothing about results without a gradient either
-    const std::unique_ptr<detail::CheckpointCall> call = std::move(call_);
-    call->finish(results);
+    const py::gil_scoped_release no_gil;
+    call_->finish(results);
   }
-  void abandon() { call_.reset(); }
 
- private:
   std::unique_ptr<detail::CheckpointCall> call_;
 };
 
@@ -76,26 +91,26 @@ class OpenScope {
     }
     scope_ = std::make_unique<Scope>(config, std::move(name));
   }
-  void end() { scope().end(); }
-  /// Whatever the case.
-  void abandon() {
-    if (scope_) {
+  /// Again: nothing.
+  void end(bool failed) {
+    if (!scope_ || ended_) {
+      return;
+    }
+    ended_ = true;
+    if (failed) {
       last_ = scope_->stats();
       dump_ = scope_->dump();
       scope_.reset();
+    } else {
+      scope_->end();
     }
   }
   ScopeStats stats() const { return scope_ ? scope_->stats() : last_; }
   std::string dump() const { return scope_ ? scope_->dump() : dump_; }
 
  private:
-  Scope& scope() {
-    if (!scope_) {
-      throw ScopeError("scope: ended already, by an exception");
-    }
-    return *scope_;
-  }
   std::unique_ptr<Scope> scope_;
+  bool ended_ = false;
   ScopeStats last_;
   std::string dump_;
 };
@@ -156,8 +171,7 @@ void bind_scope(py::module_& module) {
       .def(py::init<const Policy&, std::string>(), NoGil(), py::arg("policy"), py::arg("name"))
       .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::string>(), NoGil(), py::arg("segments"),
            py::arg("name"))
-      .def("end", &OpenScope::end, NoGil())
-      .def("abandon", &OpenScope::abandon, NoGil())
+      .def("end", &OpenScope::end, NoGil(), py::arg("failed"))
       .def("stats", &OpenScope::stats, NoGil())
       .def("dump", &OpenScope::dump, NoGil());
 }
@@ -171,8 +185,7 @@ void bind_checkpoints(py::module_& module) {
       .def(py::init<const CheckpointOptions&>(), py::arg("options"))
       .def(py::init<const CheckpointOptions&, const py::list&, const py::function&>(), py::arg("options"),
            py::arg("inputs"), py::arg("again"))
-      .def("finish", &Call::finish, NoGil())
-      .def("abandon", &Call::abandon, NoGil());
+      .def("run", &Call::run, py::arg("function"), py::arg("arguments"), py::arg("keywords"));
   module.def("is_worth_recording", &detail::is_worth_recording, NoGil(), py::arg("options"));
   module.def(
       "mark", [](const at::Tensor& tensor, int64_t threshold_bytes) { adaptive_checkpoint(tensor, threshold_bytes); },

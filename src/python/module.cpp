@@ -20,23 +20,29 @@ void forget_in_child() {
   run::Meter::instance().set_limit(0, nullptr);
 }
 
-/// A backward that Python is about to run, until it is ended, on its thread.
-class Backward {
- public:
-  Backward(const std::vector<at::Tensor>& tensors, bool create_graph, bool accumulate_grad) {
-    torch::autograd::edge_list roots;
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.requires_grad()) {
-        roots.push_back(torch::autograd::impl::gradient_edge(tensor));
-      }
+/// `run_backward`, Python's own, announced before it begins. Its end is seen here, not in Python, where an interrupt
+/// may come before any line.
+py::object announced(const py::function& run_backward, const py::tuple& arguments, const py::dict& keywords,
+                     const std::vector<at::Tensor>& tensors, bool create_graph, bool accumulate_grad) {
+  torch::autograd::edge_list roots;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.requires_grad()) {
+      roots.push_back(torch::autograd::impl::gradient_edge(tensor));
     }
-    run_ = host::begin_backward(roots, create_graph, accumulate_grad);
   }
-  void end() { run_.reset(); }
-
- private:
-  std::unique_ptr<record::BackwardRun> run_;
-};
+  struct Run {
+    std::unique_ptr<record::BackwardRun> announced;
+    ~Run() {
+      const py::gil_scoped_release no_gil;
+      announced.reset();
+    }
+  } run;
+  {
+    const py::gil_scoped_release no_gil;
+    run.announced = host::begin_backward(roots, create_graph, accumulate_grad);
+  }
+  return run_backward(*arguments, **keywords);
+}
 
 }  // namespace
 }  // namespace encore::python
@@ -49,10 +55,8 @@ PYBIND11_MODULE(_core, module) {
   module.attr("torch_version") = TORCH_VERSION;  // that it was built for
   install_host(py::module_::import("encore._errors"));
   module.def("ensure_engine", &host::ensure_engine, NoGil());
-  py::class_<Backward>(module, "Backward")
-      .def(py::init<const std::vector<at::Tensor>&, bool, bool>(), NoGil(), py::arg("tensors"), py::arg("create_graph"),
-           py::arg("accumulate_grad"))
-      .def("end", &Backward::end, NoGil());
+  module.def("announced", &announced, py::arg("run_backward"), py::arg("arguments"), py::arg("keywords"),
+             py::arg("tensors"), py::arg("create_graph"), py::arg("accumulate_grad"));
   module.def("forget_in_child", &forget_in_child, NoGil());
   module.def("hand_out", &host::hand_out, NoGil(), py::arg("tensor"));
   module.def("compiled_regions", &record::compiled_regions, NoGil());
@@ -63,4 +67,5 @@ PYBIND11_MODULE(_core, module) {
   bind_memory(module);
   bind_budget(module);
   bind_profiler(module);
+  bind_with_blocks(module);
 }

@@ -98,6 +98,7 @@ class Honest(Case):
     def test_ctrl_c_leaves_a_step_that_is_running(self):
         budget = encore.MemoryBudget("1GiB")
         net = nn.Sequential(nn.Linear(64, 64), nn.GELU())
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         with self.assertRaises(KeyboardInterrupt):
             timer.start()
@@ -108,6 +109,50 @@ class Honest(Case):
         with budget.step():  # nothing stays switched on
             net(torch.randn(64, 64)).sum().backward()
         self.assertFalse(budget.report().failed)
+
+    def test_an_interrupt_at_any_moment_leaves_nothing_open(self):
+        class Interrupt(Exception):
+            pass
+
+        def interrupt(*_):
+            raise Interrupt
+
+        budget, x = encore.MemoryBudget("1GiB"), leaf(8)
+        net = nn.Sequential(nn.Linear(8, 8), nn.GELU())
+
+        def run():
+            for _ in range(20):
+                with budget.step():
+                    with encore.MemoryScope(), encore.CheckpointProfiler(), encore.BlockReuse():
+                        net(encore.checkpoint(torch.sin, x)).sum().backward()
+                with encore.Scope(encore.drop_all()):
+                    y = x.exp().sin().sum()
+                y.backward()
+
+        def hooks():
+            return len(nn.modules.module._global_forward_hooks) + len(nn.modules.module._global_forward_pre_hooks)
+
+        run()
+        hooks_before, interrupted = hooks(), 0
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for at in range(400):
+                try:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 1e-4 + at * 2.3e-5)
+                        run()
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Interrupt:
+                    interrupted += 1
+                self.assertEqual(hooks(), hooks_before, f"interrupt {at}")
+                with budget.step():  # refused if anything were open
+                    pass
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        self.assertGreater(interrupted, 300)
+        run()
+        self.assertEqual((budget.report().failed, encore.BlockReuse.held_bytes()), (False, 0))
 
     def test_a_function_is_a_policy(self):
         asked = []
