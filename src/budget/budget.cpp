@@ -151,11 +151,19 @@ MemoryBudget::Step MemoryBudget::step() {
   return Impl::begin(impl_, nullptr);
 }
 
+bool MemoryBudget::Impl::take_turn() {
+  return !g_step_is_open.exchange(true);
+}
+
+void MemoryBudget::Impl::end_turn() {
+  g_step_is_open = false;
+}
+
 MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, budget::Rehearsing* rehearsing) {
   if (record::Recorder::current() != nullptr) {
     throw ScopeError("budget: a scope, checkpoint or step is open on this thread; begin steps outside of them");
   }
-  if (g_step_is_open.exchange(true)) {
+  if (!take_turn()) {
     throw ScopeError("budget: another step is open in this process; the limit is the process's, so steps run in turn");
   }
   const std::lock_guard<std::mutex> lock(impl->mutex);
@@ -190,22 +198,23 @@ MemoryBudget::Step MemoryBudget::Impl::begin(const std::shared_ptr<Impl>& impl, 
     step->report.limit_bytes = limit;
     step->report.resting_bytes = resting;
     step->report.planning_seconds = planning_seconds;
-    step->governor->start(std::static_pointer_cast<region::ReplayRegion>(step->open.region()));
+    step->report.note = std::exchange(impl->trouble, {});
     run::Blocks::instance().trim();
     // Planning and learning leave a lot in it; a step's books do not, since the next one's take their place.
     const double spent_seconds = impl->known.thrift().spent_seconds();
     if (limit >= 0 && std::exchange(impl->trimmed_after_seconds, spent_seconds) != spent_seconds) {
       run::Blocks::trim_heap(limit);
     }
+    step->governor->start(std::static_pointer_cast<region::ReplayRegion>(step->open.region()));  // the limit is on
     return Step(std::move(step));
   } catch (const BudgetError& error) {
-    g_step_is_open = false;
+    end_turn();
     if (rehearsing == nullptr) {
       impl->remember_refusal(error, resting);
     }
     throw;
   } catch (...) {
-    g_step_is_open = false;
+    end_turn();
     throw;
   }
 }
@@ -243,6 +252,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
   try {
     open.close("step");
   } catch (const std::exception& error) {
+    report.failed = true;
     report.note = error.what();
   }
   try {
@@ -252,16 +262,25 @@ void MemoryBudget::Step::Impl::end() noexcept {
     if (rehearsing == nullptr) {
       remember(figures);
     }
-  } catch (const std::exception&) {
-    // The step is over either way; its report is not worth more.
+  } catch (const std::exception& error) {
+    // The step is over either way.
     if (rehearsing != nullptr && !rehearsing->failure) {
       rehearsing->failure = std::current_exception();
     }
+    tell_trouble(std::string("not everything was put back: ") + error.what());
   }
   if (report.limit_bytes < 0) {
     run::Blocks::instance().give_back();  // what is above the limit to come
   }
-  g_step_is_open = false;
+  MemoryBudget::Impl::end_turn();
+}
+
+/// The last report says so, whatever else it says.
+void MemoryBudget::Step::Impl::tell_trouble(std::string trouble) noexcept {
+  const std::lock_guard<std::mutex> lock(budget->mutex);
+  report.failed = true;
+  report.note = std::move(trouble);
+  budget->last = report;
 }
 
 void MemoryBudget::Step::Impl::put_back() {
@@ -272,9 +291,10 @@ void MemoryBudget::Step::Impl::put_back() {
       rehearsing->failure = std::current_exception();
     }
   }
+  std::vector<at::Tensor> gone;  // without locks
   const tape::RandomLock random = tape::lock_random_ops();
   const std::lock_guard<RecursiveMutex> lock(open.tape().mutex());
-  governor->undo().put_back(open.tape());
+  gone = governor->undo().put_back(open.tape());
 }
 
 void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {

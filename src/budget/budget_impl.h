@@ -55,9 +55,14 @@ struct MemoryBudget::Impl {
   StepReport last;
   std::shared_ptr<const budget::Itinerary> last_plan;  // that the last step followed to its end, or null
   std::optional<BudgetError> refusal;
+  std::string trouble;  // of planning, for the next report
   budget::RunRecord record;
   BlockReuse reuse;  // blocks are held from step to step
   bool waits_for_plans = waits_by_environment();
+
+  /// Steps of a process run in turn. False: it is another's.
+  static bool take_turn();
+  static void end_turn();
 
   /// Begins a step for a budget that has this. `rehearsing` outlives the step; null for one that counts.
   static Step begin(const std::shared_ptr<Impl>& impl, budget::Rehearsing* rehearsing);
@@ -87,7 +92,11 @@ struct MemoryBudget::Impl {
   double find_limit(int64_t resting) {
     constexpr std::chrono::milliseconds kPatience{20};
     const int64_t start_ns = now_ns();
-    if (fraction.learn(resting, waits_for_plans ? Background<int>::kForever : kPatience)) {
+    const bool changed = fraction.learn(resting, waits_for_plans ? Background<int>::kForever : kPatience);
+    if (!fraction.trouble.empty()) {
+      trouble = "the limit is by a sketch: " + std::exchange(fraction.trouble, {});
+    }
+    if (changed) {
       limit_bytes = fraction.limit_for(resting);
       return static_cast<double>(now_ns() - start_ns) * 1e-9;
     }
@@ -106,6 +115,9 @@ struct MemoryBudget::Impl {
     double planning_seconds = 0;
     if (budget::KnownStep* latest = known.latest()) {
       planning_seconds = known.prepare(*latest, limit, resting, waits_for_plans);
+      if (!latest->trouble.empty()) {
+        trouble = "no plan was searched for: " + std::exchange(latest->trouble, {});
+      }
       setting.first = latest->plan;
       if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
         setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
@@ -142,6 +154,7 @@ struct MemoryBudget::Step::Impl {
   void tell_plan(const budget::Itinerary& plan);
   void learn_plain_peak(const budget::StepFigures& figures);
   void put_back();
+  void tell_trouble(std::string trouble) noexcept;
   void remember(const budget::StepFigures& figures);
 
   std::shared_ptr<MemoryBudget::Impl> budget;

@@ -61,6 +61,9 @@ void Evictor::tell(StepFigures& figures) const {
 
 void Evictor::make_room(int64_t shortage, int64_t nbytes) {
   const auto region = region_.lock();
+  if (!region && !running_) {
+    return;  // the step ended while this thread was on its way here, and the limit is off
+  }
   if (!region) {
     refuse(nullptr, shortage, nbytes);
   }

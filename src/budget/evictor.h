@@ -50,7 +50,7 @@ class Evictor final : public run::Limiter {
 
   const AroundEvictor around_;
   std::weak_ptr<region::ReplayRegion> region_;
-  bool running_ = false;
+  std::atomic<bool> running_{false};
   uint8_t slot_ = 0;  // of the step's thread, with the meter
   int64_t live_at_start_ = 0;
   Prices prices_;

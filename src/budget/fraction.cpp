@@ -60,14 +60,13 @@ bool Fraction::learn(int64_t resting, std::chrono::milliseconds patience) {
     return need_bytes != before;
   }
   plan::Graph graph = model->graph_for(resting);
-  Need need{model->signature(), 0, resting - model->resting_bytes};
+  Need need{model->signature(), 0, resting - model->resting_bytes, {}};
   if (of == Of::kPlain) {
     need.bytes = std::max<int64_t>(0, plan::baseline(graph).peak_bytes - overestimate_bytes - resting);
     note(need);
     return need_bytes != before;
   }
-  const bool looked_at = is_settled && kinds_.count(need.kind) > 0;
-  if (looked_at || curve_.is_busy()) {
+  if (is_looked_at(need.kind) || curve_.is_busy()) {
     return need_bytes != before;
   }
   const double seconds = most_seconds(of, part, graph);
@@ -75,7 +74,12 @@ bool Fraction::learn(int64_t resting, std::chrono::milliseconds patience) {
     need_bytes = std::max<int64_t>(0, least_by_sketches(graph, seconds) - resting);
   }
   curve_.start([need, seconds, resting, graph = std::move(graph)](const Background<Need>::Alive& alive) mutable {
-    need.bytes = std::max<int64_t>(0, least_on_curve(graph, seconds, [&](double) { alive(); }) - resting);
+    try {
+      need.bytes = std::max<int64_t>(0, least_on_curve(graph, seconds, [&](double) { alive(); }) - resting);
+    } catch (const std::exception& error) {  // the training goes on with what is known
+      need.trouble = error.what();
+      need.bytes = std::max<int64_t>(0, least_by_sketches(graph, seconds) - resting);
+    }
     return need;
   });
   if (const auto found = curve_.take(patience)) {
@@ -84,11 +88,21 @@ bool Fraction::learn(int64_t resting, std::chrono::milliseconds patience) {
   return need_bytes != before;
 }
 
+/// Where more rests after each step, as in a loop that keeps its outputs, nothing ever settles.
+bool Fraction::is_looked_at(uint64_t kind) const {
+  constexpr int kMostInVain = 3;
+  const auto in_vain = unsettled_.find(kind);
+  return (is_settled && kinds_.count(kind) > 0) || (in_vain != unsettled_.end() && in_vain->second >= kMostInVain);
+}
+
 void Fraction::note(const Need& need) {
   constexpr int64_t kSettledPart = 1000;
+  trouble = need.trouble;
   const bool settled = need.rests_more_bytes * kSettledPart <= need.bytes;
   if (settled) {
     kinds_.insert(need.kind);
+  } else {
+    ++unsettled_[need.kind];
   }
   if (settled && !is_settled) {
     is_settled = true;

@@ -1,7 +1,9 @@
 // A limit that follows from what the plain step needs: a part of it, or the least that is fast enough.
 #pragma once
 
+#include <map>
 #include <set>
+#include <string>
 
 #include <encore/plan/graph.h>
 
@@ -25,6 +27,7 @@ struct Fraction {
   int64_t seen_bytes = -1;                // needed by the last step, if that is more and there is no model of it
   bool is_settled = false;                // known from a step before which as much rested as after it
   std::shared_ptr<const StepModel> news;  // of the last step, if it had a backward
+  std::string trouble;                    // what the last curve ended with
 
   bool is_learnt() const { return of != Of::kNothing; }
   /// The whole of what a step needs can't be a ground to refuse it.
@@ -36,6 +39,8 @@ struct Fraction {
   bool learn(int64_t resting, std::chrono::milliseconds patience);
   /// A rehearsal of a step that begins with so much at rest. It settles nothing: gradients may be born in it.
   void rehearsed(const StepModel& model, int64_t resting);
+  /// Whether another curve of this kind of step would tell nothing new.
+  bool is_looked_at(uint64_t kind) const;
   /// Of a step of which there is no model.
   void has_seen(int64_t plain_need_bytes) {
     if (of == Of::kPlain && is_settled && plain_need_bytes > need_bytes) {
@@ -53,11 +58,13 @@ struct Fraction {
     uint64_t kind = 0;
     int64_t bytes = 0;             // above what rests
     int64_t rests_more_bytes = 0;  // than when the step began that shows it
+    std::string trouble;           // why it is not known
   };
 
   void note(const Need& need);
 
-  std::set<uint64_t> kinds_;  // of which the curve was looked at
+  std::set<uint64_t> kinds_;           // of which the curve was looked at
+  std::map<uint64_t, int> unsettled_;  // curves that were looked at in vain, by kind
   Background<Need> curve_;
 };
 

@@ -124,6 +124,12 @@ void KnownSteps::learn(StepModel model, int64_t limit_bytes, const Sight& sight,
   } else if (!make_room_for(model, sight)) {
     return;
   }
+  if (step.model && step.model->graph.steps.size() != model.graph.steps.size()) {
+    // Of the same path other values were looked after this time: nothing that is known is about these steps.
+    KnownStep anew;
+    anew.plans_made = step.plans_made;
+    step = std::move(anew);
+  }
   const int64_t tolerance = std::max<int64_t>(1, limit_bytes < 0 ? 1 : limit_bytes / kSameBackground);
   const bool other_background = !step.model || !is_same_background(*step.model, model, tolerance);
   const bool more_times = step.seconds.size() < kMostSamples;
@@ -156,11 +162,13 @@ void KnownSteps::rehearsed(const StepModel& model, std::vector<plan::Plan> plans
   sight.streak = 2;  // it is sure to come: it has a right to plans
   learn(model, limit_bytes, latest_is_known_ ? steps_.front().sight : sight, 0);
   KnownStep* step = latest();
-  if (step == nullptr || limit_bytes < 0 || step->model->path.size() != model.path.size()) {
+  if (step == nullptr || limit_bytes < 0 || step->model->graph.steps.size() != model.graph.steps.size()) {
     return;
   }
   for (plan::Plan& plan : plans) {
-    step->add(make_itinerary(step->model, std::move(plan)));
+    Itinerary itinerary = make_itinerary(step->model, std::move(plan));
+    itinerary.resting_bytes = resting_bytes;
+    step->add(std::move(itinerary));
   }
   step->least_bytes = -1;
   for (const auto& made : step->plans) {
@@ -174,8 +182,7 @@ void KnownSteps::rehearsed(const StepModel& model, std::vector<plan::Plan> plans
 std::shared_ptr<const Itinerary> KnownStep::best_for(int64_t limit_bytes, int64_t resting_bytes) const {
   std::shared_ptr<const Itinerary> best;
   for (const auto& made : plans) {
-    const int64_t peak = made->plan.peak_bytes + std::max<int64_t>(0, resting_bytes - planned_resting_bytes);
-    if (peak <= limit_bytes && (!best || made->plan.time < best->plan.time)) {
+    if (made->peak_at(resting_bytes) <= limit_bytes && (!best || made->plan.time < best->plan.time)) {
       best = made;
     }
   }
@@ -196,19 +203,25 @@ std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t pa
 
 void KnownStep::add(Itinerary itinerary) {
   plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
-  if (plans.size() > kMostPlans) {
-    plans.erase(plans.begin());
+  if (plans.size() <= kMostPlans) {
+    return;
   }
+  const auto newest = plans.end() - 1;
+  auto goes = std::find_if(plans.begin(), newest, [](const auto& made) { return made->searched_for.limit_bytes < 0; });
+  goes = goes == newest ? plans.begin() : goes;
+  const PlannedFor lost = (*goes)->searched_for;
+  searched.erase(std::remove_if(searched.begin(), searched.end(),
+                                [&](const PlannedFor& made) {
+                                  return made.limit_bytes == lost.limit_bytes &&
+                                         made.resting_bytes == lost.resting_bytes;
+                                }),
+                 searched.end());
+  plans.erase(goes);
 }
 
 /// A plan that was made for less memory and is faster, by luck of the search, serves as well.
 void KnownStep::choose() {
-  plan = nullptr;
-  for (const auto& made : plans) {
-    if (made->plan.peak_bytes <= planned_limit_bytes && (!plan || made->plan.time < plan->plan.time)) {
-      plan = made;
-    }
-  }
+  plan = best_for(planned_limit_bytes, planned_resting_bytes);
 }
 
 bool KnownStep::has_searched(int64_t limit_bytes, int64_t resting_bytes, int64_t tolerance_bytes) {

@@ -20,11 +20,8 @@ struct KnownStep {
   int64_t planned_limit_bytes = -1;
   size_t planned_samples = 0;
   int64_t planned_resting_bytes = -1;
-  /// For what plans have been searched with the model as it is: a limit that goes to and fro is not planned each time.
-  struct PlannedFor {
-    int64_t limit_bytes = 0;
-    int64_t resting_bytes = 0;
-  };
+  /// For what plans have been searched with the model as it is, those that went since apart: a limit that goes to and
+  /// fro is not planned each time.
   std::vector<PlannedFor> searched;
   bool is_sketched = false;  // and not searched for yet
   bool is_being_planned = false;
@@ -32,10 +29,11 @@ struct KnownStep {
   Sight sight;               // the last one
   int64_t seen_at = 0;       // the step that it was
   int64_t plans_made = 0;
+  std::string trouble;  // what the last search ended with in place of a plan
 
   /// The fastest plan that fits, if what rests has changed by no more than bytes; or null.
   std::shared_ptr<const Itinerary> best_for(int64_t limit_bytes, int64_t resting_bytes) const;
-  /// One more plan for the model as it is; of very many the oldest goes.
+  /// One more plan for the model as it is; of very many one goes: a sketch, or else the oldest.
   void add(Itinerary itinerary);
   /// What plans are for, from here on.
   void plan_for(int64_t limit_bytes, int64_t resting_bytes);
@@ -80,19 +78,22 @@ class KnownSteps {
   const Thrift& thrift() const { return thrift_; }
 
  private:
-  bool bring_to_front(uint64_t signature);
-  bool make_room_for(const StepModel& model, const Sight& sight);
-  static void sketch(KnownStep& step, const plan::Graph& graph);
-  void order(KnownStep& step, plan::Graph graph);
-  void take_over(std::chrono::milliseconds patience);
-
   /// A plan that was made beside the training, and what for.
   struct Made {
     std::shared_ptr<const StepModel> model;
-    KnownStep::PlannedFor planned_for;
+    PlannedFor planned_for;
     plan::Plan plan;
-    double seconds = 0;  // of the processor
+    std::string trouble;  // why there is no plan; empty: there is an answer
+    double seconds = 0;   // of the processor
   };
+
+  bool bring_to_front(uint64_t signature);
+  bool make_room_for(const StepModel& model, const Sight& sight);
+  bool may_search(const KnownStep& step) const;
+  static void sketch(KnownStep& step, const plan::Graph& graph);
+  void order(KnownStep& step, plan::Graph graph);
+  void take_over(std::chrono::milliseconds patience);
+  static void add(KnownStep& step, Made made);
 
   std::deque<KnownStep> steps_;  // most recent first
   Thrift thrift_;

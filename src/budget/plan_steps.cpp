@@ -26,10 +26,13 @@ constexpr int64_t kSketchMargin = 200;
 /// earlier one did.
 std::vector<std::shared_ptr<const Itinerary>> repriced(const std::vector<std::shared_ptr<const Itinerary>>& plans,
                                                        const std::shared_ptr<const StepModel>& model,
-                                                       const plan::Graph& graph) {
+                                                       const plan::Graph& graph, int64_t resting_bytes) {
   std::vector<std::shared_ptr<const Itinerary>> kept;
   const plan::Baseline baseline = plan::baseline(graph);
   for (const auto& made : plans) {
+    if (made->model->graph.steps.size() != graph.steps.size()) {
+      continue;
+    }
     try {
       plan::Plan plan = made->plan;
       const plan::Cost cost = plan::simulate(graph, plan.schedule);
@@ -37,7 +40,11 @@ std::vector<std::shared_ptr<const Itinerary>> repriced(const std::vector<std::sh
       plan.peak_bytes = cost.peak_bytes;
       plan.baseline_time = baseline.time;
       plan.baseline_peak_bytes = baseline.peak_bytes;
-      kept.push_back(std::make_shared<Itinerary>(make_itinerary(model, std::move(plan))));
+      Itinerary itinerary = make_itinerary(model, std::move(plan));
+      itinerary.planning_seconds = made->planning_seconds;
+      itinerary.resting_bytes = resting_bytes;
+      itinerary.searched_for = made->searched_for;
+      kept.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
     } catch (const InvalidArgument&) {
       // A form that it used is not known any more.
     }
@@ -76,8 +83,16 @@ std::optional<plan::Plan> KnownSteps::plan_for(const plan::Graph& graph, int64_t
   return search(graph, limit_bytes, minimum, {});
 }
 
+bool KnownSteps::may_search(const KnownStep& step) const {
+  return !planning_.is_busy() && thrift_.may_plan(step.sight, step.plans_made, step.model->graph.steps.size());
+}
+
 double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting_bytes, bool waits) {
-  take_over(std::chrono::milliseconds(0));
+  take_over(waits ? Background<Made>::kForever : std::chrono::milliseconds(0));
+  if (step.is_being_planned && !planning_.is_busy()) {
+    step.is_being_planned = false;  // by the process that forked this one
+    step.is_sketched = true;
+  }
   const bool same_start = std::abs(step.planned_resting_bytes - resting_bytes) <= limit_bytes / kSameRest;
   const bool is_new = step.planned_limit_bytes != limit_bytes || !same_start;
   if (is_new && step.has_searched(limit_bytes, resting_bytes, limit_bytes / kSameRest)) {
@@ -88,8 +103,7 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
     step.plan = nullptr;
     return 0;
   }
-  const bool searches =
-      (is_new || step.is_sketched) && !planning_.is_busy() && thrift_.may_plan(step.sight, step.plans_made, num_steps);
+  bool searches = (is_new || step.is_sketched) && may_search(step);
   if (!is_new && !searches) {
     return 0;
   }
@@ -101,13 +115,17 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
     return 0;
   }
   if (is_new) {
-    step.plans = repriced(step.plans, step.model, graph);
+    step.plans = repriced(step.plans, step.model, graph, resting_bytes);
     step.plan_for(limit_bytes, resting_bytes);
     step.choose();
   }
   if (is_new && !waits) {
     sketch(step, graph);
     thrift_.sketched(seconds_so_far(), num_steps);
+    if (!step.plan && planning_.is_busy()) {
+      take_over(Background<Made>::kForever);
+      searches = !step.plan && may_search(step);
+    }
   }
   if (searches && (waits || step.is_sketched || !step.plan)) {
     order(step, std::move(graph));
@@ -126,7 +144,9 @@ void KnownSteps::sketch(KnownStep& step, const plan::Graph& graph) {
   const bool is_plain = sketch.feasible && sketch.time <= sketch.baseline_time;
   if (sketch.feasible) {
     step.least_bytes = step.least_bytes < 0 ? sketch.peak_bytes : std::min(step.least_bytes, sketch.peak_bytes);
-    step.add(make_itinerary(step.model, std::move(sketch)));
+    Itinerary itinerary = make_itinerary(step.model, std::move(sketch));
+    itinerary.resting_bytes = step.planned_resting_bytes;
+    step.add(std::move(itinerary));
   }
   step.choose();
   step.is_sketched = !is_plain;  // nothing is better than the plain step
@@ -138,20 +158,20 @@ void KnownSteps::order(KnownStep& step, plan::Graph graph) {
   planning_.start([model = step.model, graph = std::move(graph), limit_bytes = step.planned_limit_bytes,
                    resting_bytes = step.planned_resting_bytes](const Background<Made>::Alive& alive) {
     const double start = thread_seconds();
-    plan::Plan plan = search(graph, limit_bytes, /*minimum=*/false, [&](double) { alive(); });
-    return Made{model, {limit_bytes, resting_bytes}, std::move(plan), thread_seconds() - start};
+    Made made{model, {limit_bytes, resting_bytes}, {}, {}, 0};
+    try {
+      made.plan = search(graph, limit_bytes, /*minimum=*/false, [&](double) { alive(); });
+    } catch (const std::exception& error) {  // the training does without, and its report says so
+      made.trouble = error.what();
+    }
+    made.seconds = thread_seconds() - start;
+    return made;
   });
 }
 
 /// What was planned, if it is there by then.
 void KnownSteps::take_over(std::chrono::milliseconds patience) {
-  std::optional<Made> made;
-  try {
-    made = planning_.take(patience);
-  } catch (...) {  // the search did not end well: nobody is being planned any more
-    std::for_each(steps_.begin(), steps_.end(), [](KnownStep& step) { step.is_being_planned = false; });
-    throw;
-  }
+  std::optional<Made> made = planning_.take(patience);
   if (!made) {
     return;
   }
@@ -164,6 +184,7 @@ void KnownSteps::take_over(std::chrono::milliseconds patience) {
   }
   KnownStep& step = *same;
   step.is_being_planned = false;
+  step.trouble = made->trouble;
   ++step.plans_made;
   if (made->model == step.model) {
     constexpr size_t kMostLimits = 8;
@@ -172,21 +193,30 @@ void KnownSteps::take_over(std::chrono::milliseconds patience) {
     }
     step.searched.push_back(made->planned_for);
   }
-  step.least_bytes = made->plan.min_feasible_bytes;
-  if (made->plan.feasible) {
-    Itinerary itinerary = make_itinerary(made->model, std::move(made->plan));
-    itinerary.planning_seconds = made->seconds;
+  if (made->trouble.empty()) {
+    add(step, std::move(*made));
+  }
+  if (step.planned_limit_bytes >= 0) {
+    step.choose();
+  }
+}
+
+void KnownSteps::add(KnownStep& step, Made made) {
+  step.least_bytes = made.plan.min_feasible_bytes;
+  if (made.plan.feasible) {
+    Itinerary itinerary = make_itinerary(made.model, std::move(made.plan));
+    itinerary.planning_seconds = made.seconds;
+    itinerary.resting_bytes = made.planned_for.resting_bytes;
+    itinerary.searched_for = made.planned_for;
     std::vector<std::shared_ptr<const Itinerary>> fresh = {std::make_shared<Itinerary>(std::move(itinerary))};
-    if (made->model != step.model) {  // times were measured anew meanwhile
-      fresh = repriced(fresh, step.model, step.model->graph_for(made->planned_for.resting_bytes));
+    const int64_t resting = step.planned_limit_bytes >= 0 ? step.planned_resting_bytes : made.planned_for.resting_bytes;
+    if (made.model != step.model || resting != made.planned_for.resting_bytes) {  // measured anew meanwhile
+      fresh = repriced(fresh, step.model, step.model->graph_for(resting), resting);
     }
     std::for_each(fresh.begin(), fresh.end(), [&](const auto& plan) { step.add(*plan); });
   }
   for (const auto& plan : step.plans) {
     step.least_bytes = std::min(step.least_bytes, plan->plan.peak_bytes);
-  }
-  if (step.planned_limit_bytes >= 0) {
-    step.choose();
   }
 }
 

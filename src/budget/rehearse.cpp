@@ -256,10 +256,12 @@ void MemoryBudget::Impl::Rehearser::forecast(const budget::Rehearsing& shown, At
 }
 
 void MemoryBudget::Impl::Rehearser::keep(Attempt attempt) const {
-  if (attempt.model) {
+  // A step that another thread has begun meanwhile looks for plans among those that are known.
+  if (attempt.model && take_turn()) {
     const std::lock_guard<std::mutex> lock(impl->mutex);
     impl->known.rehearsed(*attempt.model, std::move(attempt.plans), impl->limit_bytes,
                           attempt.figures.first.resting_bytes);
+    end_turn();
   }
 }
 

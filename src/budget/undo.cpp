@@ -191,13 +191,15 @@ std::string Undo::text() const {
   return "nothing has changed: the same step with a smaller batch may follow";
 }
 
-void Undo::put_back(const tape::Tape& tape) {
-  if (put_back_tensors()) {
+std::vector<at::Tensor> Undo::put_back(const tape::Tape& tape) {
+  std::vector<at::Tensor> gone;
+  if (put_back_tensors(gone)) {
     put_back_generators(tape);
   }
+  return gone;
 }
 
-bool Undo::put_back_tensors() {
+bool Undo::put_back_tensors(std::vector<at::Tensor>& gone) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!parameters_written_.empty() && !everything_) {
     return false;
@@ -205,7 +207,7 @@ bool Undo::put_back_tensors() {
   for (const Leaf& leaf : leaves_) {
     const auto impl = leaf.tensor.lock();
     if (impl && leaf.gradient == nullptr) {
-      impl->mutable_grad() = at::Tensor();
+      gone.push_back(std::exchange(impl->mutable_grad(), at::Tensor()));
     } else if (impl && leaf.zeroed && impl->grad().unsafeGetTensorImpl() == leaf.gradient) {
       const at::NoGradGuard no_grad;
       impl->mutable_grad().zero_();
@@ -225,17 +227,17 @@ bool Undo::put_back_tensors() {
       }
     }
   }
-  put_back_kept_gradients();
+  put_back_kept_gradients(gone);
   return true;
 }
 
-void Undo::put_back_kept_gradients() {
+void Undo::put_back_kept_gradients(std::vector<at::Tensor>& gone) {
   for (Kept& kept : kept_gradients_) {
     at::Tensor& now = kept.leaf.mutable_grad();
     if (now.defined() && now.unsafeGetTensorImpl() == kept.gradient._unsafe_get_target()) {
       continue;
     }
-    now = at::Tensor();
+    gone.push_back(std::exchange(now, at::Tensor()));
     if (auto before = kept.gradient.lock()) {
       now = at::Tensor(std::move(before));
       continue;

@@ -52,8 +52,9 @@ class Undo {
   std::string text() const;
   int64_t copied_bytes() const;
 
-  /// Nothing if a parameter was written. The random and the tape's lock are held; no recorder is on.
-  void put_back(const tape::Tape& tape);
+  /// Nothing if a parameter was written. The random and the tape's lock are held; no recorder is on. Returns gradients
+  /// that went, to be let go of without locks: their graphs may hold functions that are called again.
+  std::vector<at::Tensor> put_back(const tape::Tape& tape);
 
  private:
   struct Copy {
@@ -77,8 +78,8 @@ class Undo {
   };
 
   void copy(const c10::Storage& storage, const c10::VariableVersion& counter);
-  bool put_back_tensors();
-  void put_back_kept_gradients();
+  bool put_back_tensors(std::vector<at::Tensor>& gone);
+  void put_back_kept_gradients(std::vector<at::Tensor>& gone);
   void put_back_generators(const tape::Tape& tape) const;
   void forget_copy(const c10::StorageImpl* storage);
   int64_t gradients_added_to() const;

@@ -203,6 +203,9 @@ void Recorder::start(const at::RecordFunction& call) {
       throw;
     }
   }
+  flight.info = info;  // from here on it lands, whatever is thrown
+  flight.exceptions = std::uncaught_exceptions();
+  flight.outer = std::exchange(recorded_, &flight);
   // Replay takes the tape's lock and then this one, so here they are never held together.
   if (info->may_draw) {
     flight.random_lock = tape::lock_random_ops();
@@ -220,9 +223,6 @@ void Recorder::start(const at::RecordFunction& call) {
       flight.random = std::make_shared<tape::RandomState>(std::move(generator));
     }
   }
-  flight.info = info;
-  flight.exceptions = std::uncaught_exceptions();
-  flight.outer = std::exchange(recorded_, &flight);
   flight.pending.start_ns = now_ns();
 }
 

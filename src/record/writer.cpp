@@ -153,8 +153,18 @@ ValueId Writer::read(const at::Tensor& tensor, bool keep_constants) {
 }
 
 void Writer::begin(PendingOp& pending, const OpInfo& info, c10::ArrayRef<const c10::IValue> args, OpId watched_from) {
-  residency_.op_begins();
   pending.clear();
+  residency_.op_begins();
+  try {
+    note_arguments(pending, info, args, watched_from);
+  } catch (...) {  // a copy was refused
+    abort(pending);
+    throw;
+  }
+}
+
+void Writer::note_arguments(PendingOp& pending, const OpInfo& info, c10::ArrayRef<const c10::IValue> args,
+                            OpId watched_from) {
   pending.watched_from = watched_from;
   pending.info = &info;
   pending.opaque = !info.replayable;

@@ -30,6 +30,8 @@ class Writer {
   void fingerprint_results(size_t first);
 
  private:
+  void note_arguments(tape::PendingOp& pending, const tape::OpInfo& info, c10::ArrayRef<const c10::IValue> args,
+                      tape::OpId watched_from);
   tape::ValueId read(const at::Tensor& tensor, bool keep_constants);
   tape::ValueId touch(const at::Tensor& tensor);
   tape::ValueId add_changed_source(int32_t storage, const at::Tensor& tensor);

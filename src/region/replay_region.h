@@ -87,8 +87,11 @@ class ReplayRegion final : public record::Region,
   /// The bytes of the handle's value: resident, or brought back now.
   c10::Storage fetch(const ReplayHandle& handle);
   void bring_back_group();
-  /// Whether bringing values back may run random ops; those of its group have tapes of their own.
-  bool may_draw_again() const { return options_.group != nullptr || tape_.has_drawn(); }
+  /// Whether bringing values back may run random ops; those of its group, or of one of a region around it whose values
+  /// enter here, have tapes of their own.
+  bool may_draw_again() const {
+    return options_.group != nullptr || tape_.has_drawn() || (parent_ != nullptr && parent_->may_draw_again());
+  }
   bool is_kept(tape::ValueId value) const;     // by a handle
   bool is_missing(tape::ValueId value) const;  // dropped, and not to be found anywhere
   std::vector<tape::ValueId> missing() const;

@@ -59,7 +59,7 @@ record::RegionFigures RerunFrame::figures() const {
   std::map<const c10::StorageImpl*, size_t> seen;  // storages held weakly keep their address
   for (const Slot& slot : slots_) {
     const c10::StorageImpl* storage = slot.storage._unsafe_get_target();
-    if (slot.handles > 0 && storage != nullptr && seen.emplace(storage, seen.size()).second) {
+    if (*slot.handles > 0 && storage != nullptr && seen.emplace(storage, seen.size()).second) {
       figures.dropped.push_back({weak_from_this(), static_cast<int64_t>(seen.size()), slot.nbytes,
                                  slot.storage.expired(), false, slot.made_by});
     }
@@ -110,7 +110,7 @@ RerunFrame::~RerunFrame() {
 /// Called again, the function reads what it read, and begins with what it overwrote.
 void RerunFrame::for_each_needed(bool, const std::function<void(tape::ValueId)>& visit) const {
   const bool needed =
-      last_ == 0 || std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; });
+      last_ == 0 || std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return *s.handles > 0; });
   const tape::OpId end = last_ == 0 ? static_cast<tape::OpId>(tape().ops().size()) : last_;
   for (tape::OpId id = first_; needed && id < end; ++id) {
     const tape::Op& op = tape().ops()[static_cast<size_t>(id)];
@@ -244,7 +244,7 @@ void RerunFrame::rerun() {
   next_slot_ = 0;
   mismatch_ = nullptr;
   missing_ =
-      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.handles > 0; }));
+      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return *s.handles > 0; }));
   int64_t num_ops = 0;
   bool stopped = false;
   {

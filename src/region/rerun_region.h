@@ -1,6 +1,8 @@
 // A region whose values are brought back by calling its function again.
 #pragma once
 
+#include <atomic>
+
 #include <encore/recompute.h>
 
 #include "record/recorder.h"
@@ -63,7 +65,8 @@ class RerunFrame : public record::ObservedRegion,
     c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
     int64_t nbytes = 0;
     std::optional<uint64_t> hash;
-    int32_t handles = 0;
+    // Written under the frame's lock, read under the tape's, too.
+    std::unique_ptr<std::atomic<int32_t>> handles = std::make_unique<std::atomic<int32_t>>(0);
     std::shared_ptr<record::Saved> first;  // until the function has returned: it may run a backward of its own
     std::shared_ptr<record::Saved> again;  // from another call, until backward asks for it
     // Of the first call's tensor: LibTorch 1.13 gives it to what comes back, newer versions leave that its own.

@@ -10,7 +10,7 @@ namespace encore::region {
 class RerunFrame::SlotHandle final : public record::Saved {
  public:
   SlotHandle(std::shared_ptr<RerunFrame> frame, size_t slot) : frame_(std::move(frame)), slot_(slot) {
-    ++frame_->slots_[slot_].handles;
+    ++*frame_->slots_[slot_].handles;
     frame_->residency_->count_dropped(1);
   }
   ~SlotHandle() override {
@@ -20,7 +20,7 @@ class RerunFrame::SlotHandle final : public record::Saved {
     }
     const std::lock_guard<RecursiveMutex> lock(frame_->mutex_);
     Slot& slot = frame_->slots_[slot_];
-    if (--slot.handles == 0) {
+    if (--*slot.handles == 0) {
       slot.first.reset();
       slot.again.reset();
     }
@@ -106,7 +106,7 @@ void RerunFrame::fill_next_slot(const at::Tensor& tensor, const tape::OpInfo* op
   }
   Slot& slot = slots_[next_slot_++];
   check_slot(slot, tensor, op);
-  if (slot.handles > 0) {
+  if (*slot.handles > 0) {
     slot.again = record::keep_plainly(tensor, {record::version_of(tensor), name_, {}});
     slot.version = slot.version_now();
     --missing_;
