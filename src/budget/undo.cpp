@@ -253,10 +253,7 @@ void Undo::put_back_kept_gradients(std::vector<at::Tensor>& gone) {
 
 /// Without the mutex: an allocation under a generator's own lock may be refused, and asks for text().
 void Undo::put_back_generators(const tape::Tape& tape) const {
-  for (const tape::RandomState* state : tape.generators_before(0, static_cast<tape::OpId>(tape.ops().size()))) {
-    state->restore();
-  }
-  random_.restore();  // the step may have drawn before its first op
+  tape.restore_generators(random_);
 }
 
 }  // namespace encore::budget

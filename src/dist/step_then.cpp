@@ -1,4 +1,5 @@
-// Copies made when a step begins.
+// Copies made when a step begins. The generator's is LibTorch's own form of it: what the tape has for that is hidden
+// inside libencore.so.
 #include "dist/step_then.h"
 
 #include <cstring>

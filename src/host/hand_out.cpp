@@ -12,17 +12,13 @@ void hand_out(const at::Tensor& tensor) {
     return;
   }
   store::Residency& residency = *recorder->residency();
-  tape::Tape& tape = residency.tape_to_write();
+  const tape::Tape& tape = residency.tape();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   const tape::ValueId value = tape.find(tensor);
   if (value == tape::kNone || tape.value(value).source) {
     return;  // not made here: compared with what it was wherever it is read
   }
-  // From here on as if somebody else had written to it: what is read next comes from outside, and what was computed
-  // before is computed from what the op made.
-  tape::StorageRecord& record = tape.storage(tape.value(value).storage);
-  record.watch(tensor);
-  record.version = record.version_now() - 1;
+  residency.hand_out(value, tensor);
   // What autograd has saved of it is read as it is when backward runs.
   const auto hold = [&](const at::Tensor& saved) {
     return record::keep_plainly(saved, {record::version_of(saved), tape.shared_name(), std::nullopt});

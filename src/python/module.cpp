@@ -17,7 +17,7 @@ namespace {
 /// worker would be recorded, and held to what the parent had left of its limit.
 void forget_in_child() {
   host::forget_in_child();
-  run::Meter::instance().set_limit(0, nullptr);
+  run::forget_limit();
 }
 
 /// `run_backward`, Python's own, announced before it begins. Its end is seen here, not in Python, where an interrupt

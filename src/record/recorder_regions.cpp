@@ -95,7 +95,7 @@ void Recorder::tell_overwritten_unseen(const tape::Write& write) {
 
 std::shared_ptr<Saved> Recorder::save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version) {
   if (value != tape::kNone && !residency_->is_constant(value)) {
-    residency_->tape_to_write().watch(value, tensor);
+    writer_.watch(value, tensor);
     const tape::OpId producer = tape_.value(value).producer;
     for (auto region = regions_.rbegin(); region != regions_.rend(); ++region) {
       if (producer >= (*region)->first()) {

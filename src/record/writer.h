@@ -16,6 +16,9 @@ class Writer {
   void begin(tape::PendingOp& pending, const tape::OpInfo& info, c10::ArrayRef<const c10::IValue> args,
              tape::OpId watched_from = tape::kNone);
 
+  /// The value is asked for as this tensor has it, counter and all.
+  void watch(tape::ValueId value, const at::Tensor& tensor) { tape_.watch(value, tensor); }
+
   /// A call inside the op writes to the tensor.
   void nested_write(tape::PendingOp& pending, const at::Tensor& tensor) const;
 

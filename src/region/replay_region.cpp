@@ -28,7 +28,7 @@ ReplayRegion::ReplayRegion(std::shared_ptr<store::Residency> residency, tape::Op
     path_ = path_.empty() ? parent_->path_ : parent_->path_ + "/" + path_;
   }
   if (options_.check == DeterminismCheck::kValues) {
-    residency_->tape_to_write().watch_every_byte();
+    residency_->watch_every_byte();
   }
   residency_->add_holder(this);
 }

@@ -250,7 +250,7 @@ void RerunFrame::rerun() {
   {
     const auto again = std::make_shared<store::Residency>(options_.name);
     if (tape().every_byte()) {
-      again->tape_to_write().watch_every_byte();
+      again->watch_every_byte();
     }
     const auto recorder = std::make_shared<record::Recorder>(again);
     recorder->push(std::make_shared<RerunRegion>(0, shared_from_this(), /*again=*/true));

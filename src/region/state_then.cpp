@@ -156,10 +156,7 @@ UndoneCall::~UndoneCall() {
       storages.insert(storage.get());
     }
   }
-  for (const tape::RandomState* state : tape.generators_before(0, static_cast<tape::OpId>(tape.ops().size()))) {
-    state->restore();
-  }
-  random_.restore();
+  tape.restore_generators(random_);
   for (const auto& [storage, then] : buffers_) {
     put_back(storage, then);
   }
@@ -170,12 +167,12 @@ UndoneCall::~UndoneCall() {
 
 /// Their versions have moved and their bytes have not: to the outer tape nothing was changed.
 void UndoneCall::tell_outer(const std::set<const c10::StorageImpl*>& put_back) {
-  tape::Tape& tape = outer_->tape_to_write();
+  const tape::Tape& tape = outer_->tape();
   const std::lock_guard<RecursiveMutex> lock(tape.mutex());
   for (int32_t i = 0; i < tape.num_storages(); ++i) {
-    tape::StorageRecord& record = tape.storage(i);
+    const tape::StorageRecord& record = tape.storage(i);
     if (record.changed_unseen() && changed_.count(i) == 0 && put_back.count(record.weak._unsafe_get_target()) > 0) {
-      record.version = static_cast<int64_t>(record.counter.current_version());
+      outer_->put_back(i);
     }
   }
 }

@@ -1,4 +1,4 @@
-// The CPU allocator that counts, keeps a limit, and gives freed blocks out again. Exported for its own tests only.
+// The CPU allocator that counts, keeps a limit, and gives freed blocks out again.
 #pragma once
 
 #include "run/meter.h"
@@ -7,7 +7,7 @@
 namespace encore::run {
 
 /// What this thread allocates is for `account` while it lives.
-class ENCORE_API AccountScope {
+class AccountScope {
  public:
   explicit AccountScope(Account account);
   ~AccountScope();
@@ -22,13 +22,13 @@ class ENCORE_API AccountScope {
 };
 
 /// Books the storage's bytes as tracked. False if they are not in kOther, or not from this allocator.
-ENCORE_API bool track(const c10::Storage& storage);
+bool track(const c10::Storage& storage);
 /// Books them as kOther again: no step knows them any more.
 void untrack(const c10::Storage& storage);
 
 /// Counts the storage if LibTorch's own allocator made it before the slot was taken; from here on it leaves the count
 /// when it is freed. True if its bytes are counted, now or before; false for memory that is nobody's allocator's.
-ENCORE_API bool adopt(const c10::Storage& storage);
+bool adopt(const c10::Storage& storage);
 
 /// The slot is taken when the library is loaded. Throws SlotError if somebody else held it then.
 void ensure_allocator();

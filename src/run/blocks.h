@@ -28,7 +28,7 @@ struct Block {
 /// since reuse began: what is above goes back to the system at once, page by page, longest held first. So the process
 /// is no larger than its tensors may be. glibc's own heap would keep what was freed: its threshold for mapping grows to
 /// 32 MB with what is freed.
-class ENCORE_API Blocks {
+class Blocks {
  public:
   static Blocks& instance();
 

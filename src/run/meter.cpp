@@ -294,4 +294,8 @@ void Meter::unlock_all() {
   mutex_.unlock();
 }
 
+void forget_limit() {
+  Meter::instance().set_limit(0, nullptr);
+}
+
 }  // namespace encore::run

@@ -1,4 +1,4 @@
-// Counts tensor bytes, exactly, and keeps a limit on them. Exported for its own tests only.
+// Counts tensor bytes, exactly, and keeps a limit on them.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ enum class Account : uint8_t {
 };
 
 /// Called before an allocation would pass the limit.
-class ENCORE_API Limiter {
+class Limiter {
  public:
   virtual ~Limiter() = default;
   /// Frees something, takes the limit off, or throws; called again until the allocation fits. `shortage` of the
@@ -43,7 +43,7 @@ struct Counted {
 /// lock of a slot is hardly ever contended. While somebody does, all counts change under one lock, so that peaks are
 /// exact and the limit is kept to the byte. Slots change sides one by one under their own locks, so that no byte is
 /// counted twice or lost on the way.
-class ENCORE_API Meter {
+class Meter {
  public:
   static Meter& instance();
 
@@ -136,5 +136,8 @@ class ENCORE_API Meter {
   std::vector<int64_t> births_;
   std::array<Slot, kSlots> slots_;
 };
+
+/// In a child of a process with an open step, whose limit is none of the child's business.
+ENCORE_API void forget_limit();
 
 }  // namespace encore::run

@@ -8,7 +8,7 @@
 namespace encore::run {
 
 /// Resident bytes now, 0 where the system does not say.
-ENCORE_API int64_t process_bytes();
+int64_t process_bytes();
 
 /// The most that was ever resident since the process began, as `time -v` prints it.
 int64_t process_peak_bytes();

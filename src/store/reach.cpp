@@ -22,6 +22,17 @@ void Residency::op_begins() {
   ++ops_in_flight_;
 }
 
+void Residency::hand_out(ValueId id, const at::Tensor& tensor) {
+  StorageRecord& record = tape_.storage(tape_.value(id).storage);
+  record.watch(tensor);
+  record.version = record.version_now() - 1;
+}
+
+void Residency::put_back(int32_t storage) {
+  StorageRecord& record = tape_.storage(storage);
+  record.version = static_cast<int64_t>(record.counter.current_version());
+}
+
 void Residency::reads(ValueId id, const at::Tensor& tensor, bool borrowed, bool keep_constants) {
   Place& here = place(id);
   if (here.own == Where::kLost) {

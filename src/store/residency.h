@@ -33,7 +33,7 @@ class Residency {
   explicit Residency(std::string name) : tape_(std::move(name)) {}
 
   const tape::Tape& tape() const { return tape_; }
-  /// For who records; see record::Writer.
+  /// For record::Writer alone.
   tape::Tape& tape_to_write() { return tape_; }
 
   // -- Where --
@@ -119,6 +119,13 @@ class Residency {
   /// An op begins: now and then it is looked at what can be let go of.
   void op_begins();
   void op_ended() { --ops_in_flight_; }
+  /// From here on each byte of a source is looked at, not a sample.
+  void watch_every_byte() { tape_.watch_every_byte(); }
+  /// The value's bytes are somebody else's to write from here on, without an op or a version counter showing it: what
+  /// is read next comes from outside, and what was computed before is computed from what the op made.
+  void hand_out(tape::ValueId id, const at::Tensor& tensor);
+  /// The storage was written to and put back: its version has moved and its bytes have not.
+  void put_back(int32_t storage);
   /// The tape has one more value.
   void add_value() { places_.emplace_back(); }
   /// An op reads the value; `borrowed`: from memory that its storage does not own.

@@ -86,6 +86,13 @@ std::vector<const RandomState*> Tape::generators_before(OpId first, OpId last) c
   return states;
 }
 
+void Tape::restore_generators(const RandomState& start) const {
+  for (const RandomState* state : generators_before(0, static_cast<OpId>(ops_.size()))) {
+    state->restore();
+  }
+  start.restore();
+}
+
 int32_t Tape::note_world() {
   const World now = World::now();
   if (worlds_.empty() || worlds_.back() != now) {

@@ -172,6 +172,9 @@ class Tape {
   size_t num_values() const { return values_.size(); }
   /// Of each generator from which ops `first` to before `last` drew, its state before the first of them.
   std::vector<const RandomState*> generators_before(OpId first, OpId last) const;
+  /// All generators that ops drew from go back to before the first of these; one may have been drawn from earlier, and
+  /// was in `start`.
+  void restore_generators(const RandomState& start) const;
   /// The settings under which the op ran.
   const World& world_of(const Op& op) const { return worlds_[static_cast<size_t>(op.world)]; }
   /// Whether the value is what its storage holds now, as far as versions tell.
