@@ -29,7 +29,7 @@ options = parser.parse_args()
 
 FRACTIONS = [] if options.no_budgets else [1.0, 0.5, 0.3] if options.quick else [1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
 ROUNDS = options.rounds or (1 if options.quick else 4)
-WARM_UP = 4  # a budget has its plan, from settled times, in the fourth step
+WARM_UP = 6  # a budget has its plan, from settled times, in the fourth step, and has measured enough after the sixth
 SIZE = "small" if options.small else "real"
 os.environ["PYTHONPATH"] = os.path.join(options.build, "python")
 os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured

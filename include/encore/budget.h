@@ -61,7 +61,10 @@ struct ENCORE_API StepReport {
   int64_t step = -1;       ///< 0, 1, ...; -1: there was none yet
   uint64_t signature = 0;  ///< of ops, shapes, types and gradient modes; equal steps have equal ones
   StepMode mode = StepMode::kOnline;
-  std::string note;      ///< why a step with a plan went on online; else empty
+  std::string note;  ///< why a step with a plan went on online; else empty
+  /// It came as it had come many times in a row, by a plan that asks for nothing: only that was looked at, and how its
+  /// ops fared was not written down.
+  bool routine = false;
   bool failed = false;   ///< an exception left the step
   bool refused = false;  ///< by a BudgetError, out of step() or out of an allocation; `note` says what it said
 

@@ -140,11 +140,15 @@ void MemoryBudget::Step::abandon() {
 }
 
 void MemoryBudget::Step::enter_module(std::string name) {
-  impl_->trail.enter(impl_->ops_so_far(), std::move(name));
+  if (!impl_->governor->is_routine()) {
+    impl_->trail.enter(impl_->ops_so_far(), std::move(name));
+  }
 }
 
 void MemoryBudget::Step::leave_module() {
-  impl_->trail.leave(impl_->ops_so_far());
+  if (!impl_->governor->is_routine()) {
+    impl_->trail.leave(impl_->ops_so_far());
+  }
 }
 
 MemoryBudget::Step MemoryBudget::step() {
@@ -234,7 +238,7 @@ void MemoryBudget::Step::Impl::end() noexcept {
   const budget::StepFigures figures = governor->figures();
   const bool threw = abandoned || std::uncaught_exceptions() > exceptions;
   // A refusal that the user's code has caught counts if the step did nothing more.
-  report.refused = figures.refused.has_value() && (threw || figures.refused_at == governor->journal().events.size());
+  report.refused = figures.refused.has_value() && (threw || figures.refused_at == governor->num_events());
   report.failed = threw || report.refused;
   report.peak_bytes = memory.peak_bytes();
   report.process_bytes = figures.process_bytes;
@@ -305,7 +309,7 @@ void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {
   ++budget->steps;
   budget->last_plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
   budget->record.add(report, loss);
-  if (report.mode == StepMode::kPlanned || budget->steps == 1) {
+  if (!report.routine && (report.mode == StepMode::kPlanned || budget->steps == 1)) {
     const auto plan = report.mode == StepMode::kPlanned ? governor->itinerary() : nullptr;
     budget->record.show({report.step, report.resting_bytes, plan, governor->take_journal()});
   }
@@ -315,7 +319,8 @@ void MemoryBudget::Step::Impl::remember(const budget::StepFigures& figures) {
 void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   const std::lock_guard<std::mutex> lock(budget->mutex);
   const budget::Journal& journal = governor->journal();
-  report.signature = journal.signature();
+  report.signature = figures.routine.value_or(journal.signature());
+  report.routine = figures.routine.has_value() && !figures.left_plan;
   report.replay_seconds = static_cast<double>(figures.replay_ns) * 1e-9;
   report.eviction_seconds = static_cast<double>(figures.evict_ns) * 1e-9;
   report.ops_replayed = figures.ops_replayed;
@@ -333,17 +338,26 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   report.ops_recorded = static_cast<int64_t>(open.tape().ops().size());
   report.book_bytes = open.residency()->book_bytes() + governor->book_bytes();
   const auto& plan = governor->itinerary();
-  if (plan && plan->model->path.size() == journal.events.size() && !report.failed && !figures.limit_was_lifted) {
+  const bool to_its_end = plan && (report.routine || plan->model->path.size() == journal.events.size());
+  if (to_its_end && !report.failed && !figures.limit_was_lifted) {
     tell_plan(*plan);
   }
-  if (report.failed || !journal.plannable || journal.events.empty()) {
+  const bool was_pressed = figures.evictions > 0 || figures.replays > 0;
+  if (budget::KnownStep* taken_for = budget->known.latest(); figures.routine && figures.left_plan && was_pressed) {
+    taken_for->hides_others = true;
+  }
+  if (report.failed || !journal.plannable || (journal.events.empty() && !figures.routine)) {
     return;
   }
   const budget::Sight sight = budget->known.see(report.signature, report.step_seconds);
   // A fraction can't do without a model until it is known what of.
   const bool must_learn = budget->fraction.is_learnt() && (budget->limit_bytes < 0 || !budget->fraction.is_settled);
   const bool followed = report.mode == StepMode::kPlanned && figures.evictions == 0;
-  if (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed)) {
+  if (budget::KnownStep* known = budget->known.latest()) {
+    known->went_smoothly = followed;
+  }
+  const bool may_learn = !figures.routine;
+  if (may_learn && (must_learn || budget->known.is_worth_learning(sight, journal.events.size(), followed))) {
     const int64_t start_ns = now_ns();
     budget::StepModel model = build_model();
     budget->known.learn(std::move(model), report.limit_bytes, sight, static_cast<double>(now_ns() - start_ns) * 1e-9);
@@ -410,8 +424,8 @@ void MemoryBudget::Step::Impl::learn_plain_peak(const budget::StepFigures& figur
   const budget::Journal& journal = governor->journal();
   const budget::KnownStep* known = budget->known.latest();
   const bool plainly = ran_plainly(figures);
-  const bool has_backward = std::any_of(journal.events.begin(), journal.events.end(),
-                                        [](const budget::Event& event) { return event.backward; });
+  const bool has_backward = report.routine || std::any_of(journal.events.begin(), journal.events.end(),
+                                                          [](const budget::Event& event) { return event.backward; });
   if (known == nullptr) {
     report.plain_peak_bytes = plainly ? report.peak_bytes : std::max(report.peak_bytes, figures.plain_peak_bytes);
     if (has_backward) {

@@ -119,6 +119,8 @@ struct MemoryBudget::Impl {
         trouble = "no plan was searched for: " + std::exchange(latest->trouble, {});
       }
       setting.first = latest->plan;
+      setting.is_routine = !setting.leaves_no_trace && (!fraction.is_learnt() || fraction.is_settled) &&
+                           budget::KnownSteps::is_routine(*latest);
       if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
         setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
       }

@@ -50,6 +50,11 @@ void Follower::follow(region::ReplayRegion& region, size_t index) {
   }
 }
 
+void Follower::leave(std::string where) {
+  left_at_ = std::move(where);
+  itinerary_ = nullptr;
+}
+
 /// What the plan says for the time after the event.
 void Follower::act(region::ReplayRegion& region, size_t index, bool compute_too) {
   if (itinerary_->after[index].empty()) {

@@ -18,6 +18,8 @@ class Follower {
 
   /// Does what is to be done when event `index` has ended, as far as the step is the one that was planned.
   void follow(region::ReplayRegion& region, size_t index);
+  /// The step turned out to be another one here.
+  void leave(std::string where);
   /// Steps without a plan pack masks as soon as nobody else holds them, and let go of the whole where memory is wanted:
   /// packing needs some itself. False if the value is no mask, or there is no room for its bits.
   bool pack(region::ReplayRegion& region, tape::ValueId value);

@@ -33,6 +33,12 @@ Do what_is_done(plan::OpKind kind) {
 
 }  // namespace
 
+bool Itinerary::asks_for_nothing() const {
+  return std::all_of(after.begin(), after.end(), [](const std::vector<Errand>& errands) {
+    return std::all_of(errands.begin(), errands.end(), [](const Errand& errand) { return errand.what == Do::kDrop; });
+  });
+}
+
 Itinerary make_itinerary(std::shared_ptr<const StepModel> model, plan::Plan plan) {
   Itinerary itinerary;
   const size_t num_steps = model->graph.steps.size();

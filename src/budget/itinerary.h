@@ -39,6 +39,8 @@ struct Itinerary {
   int64_t units_kept = 0;
   int64_t units_packed = 0;  // of those that are kept
 
+  /// Whether nothing is to be done but what happens without Encore: to let go of what nobody needs any more.
+  bool asks_for_nothing() const;
   /// The most that it takes from another start: what rests more then may rest on its peak.
   int64_t peak_at(int64_t resting) const { return plan.peak_bytes + std::max<int64_t>(0, resting - resting_bytes); }
 };

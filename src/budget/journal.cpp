@@ -27,6 +27,10 @@ void add_geometry(Digest& digest, const tape::Geometry& geometry) {
 
 }  // namespace
 
+uint64_t token_of(tape::ValueId value) {
+  return XXH3_64bits(&value, sizeof(value));
+}
+
 uint64_t extend_path(uint64_t path, const tape::Tape& tape, tape::OpId id) {
   const tape::Op& op = tape.ops()[static_cast<size_t>(id)];
   Digest digest(path);

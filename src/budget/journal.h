@@ -58,6 +58,9 @@ struct Journal {
   uint64_t signature() const { return events.empty() ? 0 : events.back().path; }
 };
 
+/// Stands for the value in a sum over all that a backward asks for.
+uint64_t token_of(tape::ValueId value);
+
 /// The path after a forward event.
 uint64_t extend_path(uint64_t path, const tape::Tape& tape, tape::OpId op);
 /// The path after a backward event.

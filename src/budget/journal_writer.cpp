@@ -171,12 +171,14 @@ std::string JournalWriter::running() const {
   return in_node() ? node_.node : op_now_ != nullptr ? std::string(op_now_->name) : "";
 }
 
-/// What was made before this library was loaded is counted from the first op on that reads it.
 void JournalWriter::count_outside_storages(const tape::Tape& tape) {
   for (; storages_seen_ < tape.num_storages(); ++storages_seen_) {
     const tape::StorageRecord& record = tape.storage(storages_seen_);
+    if (!tape.value(record.current).source) {
+      continue;
+    }
     const c10::Storage storage(record.weak.lock());
-    if (storage && tape.value(record.current).source && !run::adopt(storage)) {
+    if (storage && !run::adopt(storage)) {
       foreign_bytes_ += static_cast<int64_t>(storage.nbytes());
     }
   }

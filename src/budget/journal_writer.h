@@ -41,7 +41,11 @@ class JournalWriter {
   void packed(tape::ValueId value, const Packing& packing) { journal_.packings[value] = packing; }
 
   const Journal& journal() const { return journal_; }
-  size_t num_events() const { return journal_.events.size(); }
+  size_t num_events() const { return journal_.events.size() + unwritten_; }
+  /// An event of which nothing is written.
+  void pass() { ++unwritten_; }
+  /// What was made before this library was loaded is counted from the first op on that reads it.
+  void count_outside_storages(const tape::Tape& tape);
   /// Moves the journal out, at the end.
   Journal take() { return std::move(journal_); }
   /// The op or node that runs now; the one whose result a replay makes again is told by the node that asked for it.
@@ -52,10 +56,10 @@ class JournalWriter {
  private:
   void finish(Event event, const tape::Tape& tape);
   bool track_results(const tape::Tape& tape, tape::OpId op, int32_t event);
-  void count_outside_storages(const tape::Tape& tape);
 
   const int64_t smallest_bytes_;
   Journal journal_;
+  size_t unwritten_ = 0;  // events
   int64_t other_now_ = 0;
   int64_t away_ns_ = 0;         // replays and evictions since the event began
   std::vector<int32_t> loose_;  // tracked storages that the user's code may still hold

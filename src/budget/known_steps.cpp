@@ -46,6 +46,13 @@ bool is_same_background(const StepModel& before, const StepModel& now, int64_t t
                     });
 }
 
+/// Whether times are settled when a step comes for the so-manieth time, and a plan that could be followed is right. Now
+/// and then it is looked at again.
+bool is_settled_by(int64_t count) {
+  constexpr int64_t kSometimes = 16;
+  return count > static_cast<int64_t>(kMostSamples) && count % kSometimes != 0;
+}
+
 /// A planned step packs only what its plan says. Noise makes packing slower, never faster.
 void add_known_forms(const plan::Step& known, plan::Step& step) {
   if (step.variants.empty() ||
@@ -89,13 +96,14 @@ bool KnownSteps::has_plans() const {
 }
 
 bool KnownSteps::is_worth_learning(const Sight& sight, size_t events, bool followed_its_plan) const {
-  if (!latest_is_known_) {
-    return thrift_.may_learn(sight, events);
-  }
-  constexpr int64_t kSometimes = 16;
-  // Times are settled, and a plan that could be followed is right.
-  const bool is_settled = sight.count > 8 && followed_its_plan && sight.count % kSometimes != 0;
+  const bool is_settled = latest_is_known_ && is_settled_by(sight.count) && followed_its_plan;
   return !is_settled && thrift_.may_learn(sight, events);
+}
+
+bool KnownSteps::is_routine(const KnownStep& step) {
+  constexpr int64_t kInARow = 4;
+  return step.plan && step.went_smoothly && !step.hides_others && is_settled_by(step.sight.count + 1) &&
+         step.sight.streak >= kInARow && step.plan->asks_for_nothing();
 }
 
 /// False if all that is known is worth more than another kind.

@@ -25,9 +25,11 @@ struct KnownStep {
   std::vector<PlannedFor> searched;
   bool is_sketched = false;  // and not searched for yet
   bool is_being_planned = false;
-  int64_t least_bytes = -1;  // the least budget for which a plan is known, as of the last time one was made
-  Sight sight;               // the last one
-  int64_t seen_at = 0;       // the step that it was
+  int64_t least_bytes = -1;    // the least budget for which a plan is known, as of the last time one was made
+  Sight sight;                 // the last one
+  bool went_smoothly = false;  // then: by its plan, and nothing was wanting
+  bool hides_others = false;   // a step that needs plans was taken for it while it was routine
+  int64_t seen_at = 0;         // the step that it was
   int64_t plans_made = 0;
   std::string trouble;  // what the last search ended with in place of a plan
 
@@ -55,6 +57,8 @@ class KnownSteps {
   Sight see(uint64_t signature, double seconds);
   /// Whether a model of that step, which had so many events, is worth making.
   bool is_worth_learning(const Sight& sight, size_t events, bool followed_its_plan) const;
+  /// Whether nothing new can be learnt of the next step if it is of this kind again, and nothing need be done in it.
+  static bool is_routine(const KnownStep& step);
   /// Adds what was learnt in a step that ended well, in so many seconds.
   void learn(StepModel model, int64_t limit_bytes, const Sight& sight, double seconds);
   /// A kind of step that was rehearsed, with its plans, is expected next. What that took does not count: somebody asked

@@ -37,8 +37,9 @@ std::string StepReport::text() const {
     return line("no step yet, the budget is %s", bytes_or(limit_bytes, "learnt in the first one").c_str());
   }
   std::string text;
-  text += line("step %lld, %s%s, signature %016llx", static_cast<long long>(step), budget::name_of(mode),
-               failed ? ", ended by an exception" : "", static_cast<unsigned long long>(signature));
+  text += line("step %lld, %s%s%s, signature %016llx", static_cast<long long>(step), budget::name_of(mode),
+               routine ? ", routine" : "", failed ? ", ended by an exception" : "",
+               static_cast<unsigned long long>(signature));
   if (!note.empty()) {
     text += line("  note          %s", note.c_str());
   }

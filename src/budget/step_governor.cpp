@@ -14,7 +14,11 @@ StepGovernor::StepGovernor(StepSetting setting)
       foresight_(undo_),
       writer_(setting_.smallest_bytes),
       follower_(setting_, writer_, refused_),
-      evictor_({setting_, writer_, follower_, undo_, foresight_, refused_}) {}
+      evictor_({setting_, writer_, follower_, undo_, foresight_, refused_}) {
+  if (setting_.is_routine) {
+    routine_.emplace(*setting_.first->model);
+  }
+}
 
 StepGovernor::~StepGovernor() {
   stop();
@@ -46,6 +50,9 @@ void StepGovernor::stop() {
   }
   const std::lock_guard<RecursiveMutex> lock(region->tape().mutex());
   running_ = false;
+  if (routine_ && itinerary() && !routine_->is_whole()) {
+    follower_.leave("its backward, or its end");
+  }
   evictor_.end();
   region->residency().unpin_forms();
   region->residency().release_retained();
@@ -57,6 +64,9 @@ StepFigures StepGovernor::figures() const {
   evictor_.tell(figures);
   std::tie(figures.refused, figures.refused_at) = refused_.get();
   figures.foreign_bytes = writer_.foreign_bytes();
+  if (routine_) {
+    figures.routine = routine_->signature();
+  }
   figures.left_plan = follower_.left_at().has_value();
   figures.left_at = follower_.left_at().value_or("");
   return figures;
@@ -95,7 +105,7 @@ void StepGovernor::between_events() {
 }
 
 void StepGovernor::op_comes(record::Recorder& recorder, OpId /*next*/) {
-  const bool is_innermost = recorder.regions().back()->subscriber() == this;
+  const bool is_innermost = !routine_ && recorder.regions().back()->subscriber() == this;
   if (is_innermost && running_ && !writer_.in_node() && is_on_its_thread()) {
     between_events();
   }
@@ -110,7 +120,7 @@ void StepGovernor::op_begins(const tape::PendingOp& op) {
   if (!op.writes.empty()) {
     undo_.before_writes(region->tape(), op);
   }
-  if (!itinerary() && !writer_.in_node() && is_on_its_thread()) {
+  if (!itinerary() && !routine_ && !writer_.in_node() && is_on_its_thread()) {
     evictor_.foresee(foresight_.bytes_to_come(region->tape(), op));
   }
 }
@@ -124,8 +134,20 @@ void StepGovernor::op_ended(OpId op) {
     return;
   }
   evictor_.prices().move_to(op);
+  if (routine_) {
+    routine_op_ended(region_.lock()->tape(), op);
+    return;
+  }
   writer_.op_ended(region_.lock()->tape(), op);
   foresight_.peaked(journal().events.back().live_peak);
+}
+
+void StepGovernor::routine_op_ended(const tape::Tape& tape, OpId op) {
+  writer_.pass();
+  writer_.count_outside_storages(tape);
+  if (!routine_->op_ended(tape, op) && itinerary()) {
+    follower_.leave(tape.describe_op(op));
+  }
 }
 
 void StepGovernor::node_begins(const char* name) {
@@ -162,7 +184,9 @@ void StepGovernor::asked(ValueId value) {
   if (!running_) {
     return;
   }
-  if (is_on_its_thread() && writer_.in_node()) {
+  if (routine_) {
+    routine_->asked(value);
+  } else if (is_on_its_thread() && writer_.in_node()) {
     writer_.asked(value);
   } else {
     writer_.is_not_plannable();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "budget/evictor.h"
+#include "budget/routine.h"
 
 namespace encore::budget {
 
@@ -26,7 +27,7 @@ class StepGovernor final : public region::Governor, public std::enable_shared_fr
   void node_begins(const char* name) override;
   void node_ended() override;
   void leaf_comes(const at::Tensor& leaf) override;
-  bool wants_nodes() const override { return true; }
+  bool wants_nodes() const override { return !routine_; }
   bool wants_leaves() const override { return true; }
 
   bool holds_what_came_back() const override { return running_ && itinerary() != nullptr; }
@@ -34,6 +35,9 @@ class StepGovernor final : public region::Governor, public std::enable_shared_fr
   void hint(tape::OpId first) override;
 
   const Journal& journal() const { return writer_.journal(); }
+  size_t num_events() const { return writer_.num_events(); }
+  /// In a routine step nobody need say in which module it is.
+  bool is_routine() const { return routine_.has_value(); }
   /// Moves the journal out, at the end.
   Journal take_journal() { return writer_.take(); }
   StepFigures figures() const;
@@ -45,6 +49,7 @@ class StepGovernor final : public region::Governor, public std::enable_shared_fr
 
  private:
   void between_events();
+  void routine_op_ended(const tape::Tape& tape, tape::OpId op);
   bool is_on_its_thread() const { return std::this_thread::get_id() == thread_; }
   void look_at_process();
 
@@ -59,6 +64,8 @@ class StepGovernor final : public region::Governor, public std::enable_shared_fr
   JournalWriter writer_;
   Follower follower_;
   Evictor evictor_;
+  std::optional<Routine>
+      routine_;  // from the beginning to the end of such a step: then nothing is written in the journal
 };
 
 }  // namespace encore::budget

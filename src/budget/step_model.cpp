@@ -207,6 +207,10 @@ class Builder {
     const auto place = static_cast<size_t>(e);
     const int64_t born = (place < journal_.births.size() ? journal_.births[place] : 0) - copied_by(event);
     model_.path.push_back(event.path);
+    model_.backward.push_back(event.backward);
+    for (const ValueId value : event.asked) {
+      model_.asked += token_of(value);
+    }
     const int64_t background = event.other_before - journal_.other_at_start + extra_[place];
     const int64_t temp = std::max<int64_t>(0, event.other_peak - event.other_before - made_by(e)) + scratch_of(event);
     double seconds = static_cast<double>(event.duration_ns) * 1e-9;

@@ -21,6 +21,8 @@ struct Unit {
 struct StepModel {
   std::vector<uint64_t> path;          // by event
   std::vector<int32_t> step_of_event;  // rising
+  std::vector<bool> backward;          // by event: whether it is a node
+  uint64_t asked = 0;                  // the sum of the tokens of all that nodes asked for
   plan::Graph graph;                   // its backgrounds are left at 0
   std::vector<Unit> units;             // by step; no values where the step makes none
   /// By step: kOther above what it was when the training step began.

@@ -31,6 +31,8 @@ struct StepSetting {
   } unplanned;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
+  /// Only whether the step is as planned is looked at: it came many times in a row, and its plan asks for nothing.
+  bool is_routine = false;
   /// Another plan for a step whose event `index` has this path, or null; empty where there are none.
   std::function<std::shared_ptr<const Itinerary>(size_t index, uint64_t path)> find;
 };
@@ -48,6 +50,7 @@ struct StepFigures {
   int64_t process_bytes = 0;           // resident, at its most when it was looked at
   int64_t plain_peak_bytes = 0;        // what plain training would have held at its most, as far as was looked at
   int64_t foreign_bytes = 0;           // of tensors that ops read and no allocator of LibTorch's made
+  std::optional<uint64_t> routine;     // the signature of a step that was expected to be routine
   bool left_plan = false;
   std::string left_at;
 };

@@ -51,6 +51,7 @@ void bind_reports(py::module_& module) {
       .def_readonly("signature", &StepReport::signature)
       .def_readonly("mode", &StepReport::mode)
       .def_readonly("note", &StepReport::note)
+      .def_readonly("routine", &StepReport::routine)
       .def_readonly("failed", &StepReport::failed)
       .def_readonly("refused", &StepReport::refused)
       .def_readonly("limit_bytes", &StepReport::limit_bytes)

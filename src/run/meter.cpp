@@ -34,16 +34,24 @@ uint8_t Meter::slot_of_this_thread() {
 
 Counted Meter::add(int64_t bytes, Account account) {
   const uint8_t mine = slot_of_this_thread();
-  Slot& slot = slots_[mine];
-  slot.lock();
-  if (slot.central) {
-    slot.unlock();
-    return add_watched(bytes, account, /*is_limited=*/true);
+  const Counted block{bytes, account, mine};
+  return count_apart(block, 1) ? block : add_watched(bytes, account, /*is_limited=*/true);
+}
+
+/// In the block's slot alone; false if that is with the meter.
+bool Meter::count_apart(const Counted& block, int64_t sign) {
+  Slot& slot = slots_[block.slot];
+  if (slot.central.load(std::memory_order_acquire)) {
+    return false;
   }
-  slot.accounts[index_of(account)] += bytes;
-  slot.allocated += bytes;
+  slot.lock();
+  const bool apart = !slot.central.load(std::memory_order_relaxed);
+  if (apart) {
+    slot.accounts[index_of(block.account)] += sign * block.bytes;
+    slot.allocated += sign * block.bytes;
+  }
   slot.unlock();
-  return {bytes, account, mine};
+  return apart;
 }
 
 Counted Meter::adopt(int64_t bytes) {
@@ -69,32 +77,18 @@ Counted Meter::add_watched(int64_t bytes, Account account, bool is_limited) {
 }
 
 void Meter::remove(const Counted& block) {
-  Slot& slot = slots_[block.slot];
-  slot.lock();
-  if (!slot.central) {
-    slot.accounts[index_of(block.account)] -= block.bytes;
-    slot.allocated -= block.bytes;
-    slot.unlock();
-    return;
+  if (!count_apart(block, -1)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    count(block, -1);
   }
-  slot.unlock();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  count(block, -1);
 }
 
 /// Under the meter's lock: slots may have changed sides since the caller looked.
 void Meter::count(const Counted& block, int64_t sign) {
-  Slot& slot = slots_[block.slot];
-  slot.lock();
-  slot.allocated += sign * block.bytes;
-  const bool central = slot.central;
-  if (!central) {
-    slot.accounts[index_of(block.account)] += sign * block.bytes;
-  }
-  slot.unlock();
-  if (!central) {
+  if (count_apart(block, sign)) {
     return;
   }
+  slots_[block.slot].allocated += sign * block.bytes;
   live_ += sign * block.bytes;
   accounts_[index_of(block.account)] += sign * block.bytes;
   if (counts_births_ && block.period == period_ && block.account == Account::kOther) {
@@ -132,11 +126,17 @@ void Meter::untrack(Counted& block) {
 /// Callers hold the lock.
 void Meter::move(Counted& block, Account to) {
   Slot& slot = slots_[block.slot];
-  slot.lock();
-  Accounts& accounts = slot.central ? accounts_ : slot.accounts;
-  accounts[index_of(block.account)] -= block.bytes;
-  accounts[index_of(to)] += block.bytes;
-  slot.unlock();
+  const auto move_in = [&](Accounts& accounts) {
+    accounts[index_of(block.account)] -= block.bytes;
+    accounts[index_of(to)] += block.bytes;
+  };
+  if (slot.central.load(std::memory_order_relaxed)) {
+    move_in(accounts_);
+  } else {
+    slot.lock();
+    move_in(slot.accounts);
+    slot.unlock();
+  }
   block.account = to;
 }
 
@@ -150,7 +150,7 @@ void Meter::change_watchers(int change) {
   }
   for (Slot& slot : slots_) {
     slot.lock();
-    slot.central = central;
+    slot.central.store(central, std::memory_order_release);
     for (size_t i = 0; i < accounts_.size(); ++i) {
       accounts_[i] += std::exchange(slot.accounts[i], 0);
     }
@@ -191,6 +191,7 @@ int64_t Meter::live(Account account) const {
 }
 
 int64_t Meter::live_of_other_threads(uint8_t slot) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
   int64_t live = 0;
   for (size_t i = 0; i < kSlots; ++i) {
     slots_[i].lock();

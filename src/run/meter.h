@@ -41,8 +41,8 @@ struct Counted {
 ///
 /// While nobody watches (no limit, no peak to follow), an allocation adds to the slot of its thread and is done: the
 /// lock of a slot is hardly ever contended. While somebody does, all counts change under one lock, so that peaks are
-/// exact and the limit is kept to the byte. Slots change sides one by one under their own locks, so that no byte is
-/// counted twice or lost on the way.
+/// exact and the limit is kept to the byte. Slots change sides one by one under both locks, so that no byte is counted
+/// twice or lost on the way, and who has either knows which side a slot is on.
 class Meter {
  public:
   static Meter& instance();
@@ -105,7 +105,8 @@ class Meter {
 
   struct alignas(64) Slot {
     mutable std::atomic<bool> locked{false};
-    bool central = false;   // counts of accounts are with the meter
+    std::atomic<bool> central{
+        false};             // counts are with the meter: what follows is under its lock, else under the slot's
     Accounts accounts{};    // while not central
     int64_t allocated = 0;  // by threads of this slot and still there, on both sides
 
@@ -113,6 +114,7 @@ class Meter {
     void unlock() const { locked.store(false, std::memory_order_release); }
   };
 
+  bool count_apart(const Counted& block, int64_t sign);
   void move(Counted& block, Account to);
   Counted add_watched(int64_t bytes, Account account, bool is_limited);
   void count(const Counted& block, int64_t sign);
