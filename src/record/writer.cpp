@@ -1,8 +1,6 @@
 // From boxed calls to ops and values.
 #include "record/writer.h"
 
-#include <xxhash.h>
-
 #include "tape/compat.h"
 
 namespace encore::record {
@@ -10,6 +8,7 @@ namespace {
 
 using tape::Fingerprint;
 using tape::Geometry;
+using tape::Imprint;
 using tape::is_plain;
 using tape::kNone;
 using tape::Op;
@@ -23,10 +22,6 @@ using tape::TensorArg;
 using tape::Value;
 using tape::ValueId;
 using tape::Write;
-
-uint64_t hash_bytes(const c10::Storage& storage) {
-  return XXH3_64bits(compat::data_of(storage), storage.nbytes());
-}
 
 bool contains(const std::vector<size_t>& list, size_t item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -57,8 +52,9 @@ bool hides_tensors(const c10::IValue& value) {
 }
 
 /// Memory that the tensor's storage does not own (from_blob without a deleter) may be gone or hold other bytes later.
-bool is_borrowed(const c10::Storage& storage) {
-  return storage.nbytes() > 0 && storage.data_ptr().get_context() == nullptr;
+bool is_borrowed(const Value& value, const at::Tensor& tensor) {
+  const c10::Storage& storage = tensor.storage();
+  return value.source && storage.nbytes() > 0 && storage.data_ptr().get_context() == nullptr;
 }
 
 /// Script code may go on to change a list that it passed; a list made for this call is ours alone.
@@ -128,9 +124,29 @@ ValueId Writer::add_changed_source(int32_t storage, const at::Tensor& tensor) {
   return record.current = add_value(std::move(outside));
 }
 
-ValueId Writer::read(const at::Tensor& tensor, bool keep_constants) {
-  ValueId id = touch(tensor);
-  const bool borrowed = tape_.value(id).source && is_borrowed(tensor.storage());
+/// What an op reads of the bytes that a factory left, or that nobody has set, may have been written through a pointer.
+/// Where no op had read them before they are a constant, from then on as well; else what is there now comes from
+/// outside.
+ValueId Writer::look_for_raw_writes(ValueId id, const at::Tensor& tensor, const Geometry& part) {
+  Value& value = tape_.value(id);
+  if (value.source || !(value.uninitialised || (value.evidence && value.evidence->imprint))) {
+    return id;
+  }
+  std::optional<Imprint>& imprint = value.add_evidence().imprint;
+  if (imprint.has_value() && imprint->is_of(tensor.storage(), part)) {
+    return id;
+  }
+  if (imprint.has_value() && value.reads > 0) {
+    return add_changed_source(value.storage, tensor);
+  }
+  imprint = Imprint(tensor.storage());
+  value.opaque = true;
+  return id;
+}
+
+ValueId Writer::read(const at::Tensor& tensor, const Geometry& part, bool keep_constants) {
+  ValueId id = look_for_raw_writes(touch(tensor), tensor, part);
+  const bool borrowed = is_borrowed(tape_.value(id), tensor);
   if (tape_.value(id).source && (!borrowed || keep_constants)) {
     auto then = tape_.value(id).fingerprint();
     if (then.has_value() && !then->looks_like(tensor.storage())) {
@@ -141,14 +157,18 @@ ValueId Writer::read(const at::Tensor& tensor, bool keep_constants) {
       tape_.value(id).set_fingerprint(Fingerprint::of(tensor.storage(), tape_.coverage()));
     }
   }
-  Value& value = tape_.value(id);
-  if (value.evidence && value.evidence->factory_hash.has_value() &&
-      *value.evidence->factory_hash != hash_bytes(tensor.storage())) {
-    value.evidence->factory_hash.reset();
-    value.opaque = true;
-  }
+  return count_read(id, tensor, borrowed, keep_constants);
+}
+
+/// A view has the bytes of its argument, and looks at none of them: who reads the view does.
+ValueId Writer::read_by_view(const at::Tensor& tensor, bool keep_constants) {
+  const ValueId id = touch(tensor);
+  return count_read(id, tensor, is_borrowed(tape_.value(id), tensor), keep_constants);
+}
+
+ValueId Writer::count_read(ValueId id, const at::Tensor& tensor, bool borrowed, bool keep_constants) {
   residency_.reads(id, tensor, borrowed, keep_constants);
-  ++value.reads;
+  ++tape_.value(id).reads;
   return id;
 }
 
@@ -215,7 +235,10 @@ void Writer::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t
   const bool overwritten = contains(info.writes, arg) && info.overwrites &&
                            entry.geometry->covers(static_cast<int64_t>(tensor.storage().nbytes()));
   entry.read = !info.factory && !info.metadata_only && !overwritten && !updated;
-  entry.value = entry.read ? read(tensor, pending.watched_from == kNone) : touch(tensor);
+  const bool keep_constants = pending.watched_from == kNone;
+  entry.value = !entry.read    ? touch(tensor)
+                : info.is_view ? read_by_view(tensor, keep_constants)
+                               : read(tensor, *entry.geometry, keep_constants);
   pending.tensors.push_back(entry);
 }
 
@@ -304,7 +327,7 @@ Output Writer::add_output(OpId id, const Op& op, const at::Tensor& tensor) {
   made.uninitialised = op.info->uninitialised;
   made.opaque = op.opaque || made.uninitialised || residency_.is_out_of_reach(op);
   if (op.info->factory && !made.opaque) {
-    made.add_evidence().factory_hash = hash_bytes(tensor.storage());
+    made.add_evidence().imprint.emplace(tensor.storage());
   }
   output.value = add_storage(tensor, std::move(made), /*watched=*/!op.info->factory);
   return output;

@@ -12,7 +12,7 @@ CallPath::CallPath(const tape::Tape& tape, tape::OpId first, tape::OpId last) {
       draws_.push_back({id - first, op.info, op.random});
     }
     for (const tape::TensorArg& arg : op.tensors) {
-      if (arg.read && tape.value(arg.value).producer < first && seen.insert(arg.value).second) {
+      if (arg.read && !op.info->is_view && tape.value(arg.value).producer < first && seen.insert(arg.value).second) {
         const tape::Value& value = tape.value(arg.value);
         const c10::StorageImpl* storage = tape.storage(value.storage).weak._unsafe_get_target();
         if (made_.count(storage) == 0) {  // else it is its own, changed by another thread

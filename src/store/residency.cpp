@@ -64,8 +64,8 @@ Where Residency::where(ValueId id) const {
 
 /// Compared closely once in a backward, by a glance after that.
 bool Residency::is_unchanged(ValueId id, const c10::Storage& storage) const {
-  const auto fingerprint = tape_.value(id).fingerprint();
-  if (!fingerprint.has_value() || !storage) {
+  const tape::Evidence* evidence = tape_.value(id).evidence.get();
+  if (evidence == nullptr || !storage) {
     return true;
   }
   if (verified_in_.size() <= static_cast<size_t>(id)) {
@@ -74,9 +74,9 @@ bool Residency::is_unchanged(ValueId id, const c10::Storage& storage) const {
   uint32_t& verified_in = verified_in_[static_cast<size_t>(id)];
   const uint32_t backward = g_backward.load();
   if (verified_in == backward) {
-    return fingerprint->looks_like(storage);
+    return !evidence->fingerprint || evidence->fingerprint->looks_like(storage);
   }
-  const bool unchanged = fingerprint->is_of(storage);
+  const bool unchanged = evidence->is_of(storage);
   verified_in = unchanged ? backward : 0;
   return unchanged;
 }
@@ -253,8 +253,16 @@ bool Residency::can_evict(ValueId id) {
          can_be_replayed(id);
 }
 
+/// Whether its bytes, which are those that autograd has, are no longer what its op would make.
+bool Residency::was_written_through_a_pointer(ValueId id) const {
+  const tape::Evidence* evidence = tape_.value(id).evidence.get();
+  const auto storage = tape_.storage_of(id).weak.lock();
+  return evidence != nullptr && evidence->imprint && storage && tape_.is_current(id) &&
+         !evidence->imprint->is_of(c10::Storage(storage));
+}
+
 bool Residency::evict(ValueId id) {
-  if (!can_evict(id)) {
+  if (!can_evict(id) || was_written_through_a_pointer(id)) {
     return false;
   }
   let_go(id);

@@ -202,6 +202,7 @@ class Residency {
   const Place& place(tape::ValueId id) const { return places_[static_cast<size_t>(id)]; }
   static bool where_retained(const Place& place) { return place.presence && place.presence->retained; }
   bool is_unchanged(tape::ValueId id, const c10::Storage& storage) const;
+  bool was_written_through_a_pointer(tape::ValueId id) const;
   void count_kept(tape::ValueId id, int32_t change);
   void retain(tape::ValueId id, c10::Storage storage, int32_t claims);
   void copy(tape::ValueId id, const c10::Storage& storage);

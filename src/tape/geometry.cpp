@@ -1,13 +1,11 @@
 // Tensors as bytes and back.
 #include "tape/geometry.h"
 
-#include <array>
 #include <cstring>
 #include <typeinfo>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
-#include <xxhash.h>
 
 #include "base/plain_numbers.h"
 #include "tape/compat.h"
@@ -124,14 +122,7 @@ bool Geometry::is_apart_from(const Geometry& other) const {
   if (dtype != other.dtype || numel() == 0 || other.numel() == 0) {
     return false;
   }
-  const auto last = [](const Geometry& geometry) {
-    int64_t at = geometry.offset;
-    for (size_t i = 0; i < geometry.sizes.size(); ++i) {
-      at += (geometry.sizes[i] - 1) * geometry.strides[i];
-    }
-    return at;
-  };
-  if (last(*this) < other.offset || last(other) < offset) {
+  if (span().second <= other.span().first || other.span().second <= span().first) {
     return true;
   }
   if (sizes != other.sizes || strides != other.strides) {
@@ -153,6 +144,15 @@ bool Geometry::is_apart_from(const Geometry& other) const {
     extent = dim->first * dim->second;
   }
   return !can_reach(std::abs(offset - other.offset), dims, 0);
+}
+
+std::pair<int64_t, int64_t> Geometry::span() const {
+  int64_t end = numel() == 0 ? offset : offset + 1;
+  for (size_t i = 0; i < sizes.size() && end > offset; ++i) {
+    end += (sizes[i] - 1) * strides[i];
+  }
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  return {offset * element, end * element};
 }
 
 int64_t Geometry::numel() const {
@@ -228,77 +228,6 @@ c10::Storage copy_storage(const c10::Storage& source) {
     std::memcpy(compat::data_of(copy), compat::data_of(source), source.nbytes());
   }
   return copy;
-}
-
-namespace {
-
-/// The hash of `pieces` pieces of the same size, from the first byte to the last.
-uint64_t hash_pieces(const char* bytes, size_t nbytes, size_t pieces, size_t piece_bytes) {
-  if (nbytes <= pieces * piece_bytes) {
-    return XXH3_64bits(bytes, nbytes);
-  }
-  uint64_t hash = nbytes;
-  for (size_t i = 0; i < pieces; ++i) {
-    // The quotient first would leave out the end of a large storage.
-    const size_t at = (nbytes - piece_bytes) * i / (pieces - 1);
-    hash = XXH3_64bits_withSeed(bytes + at, piece_bytes, hash);
-  }
-  return hash;
-}
-
-/// The hash of few bytes, from the first to the last: looked for at every read of a weight, so hashed at once.
-uint64_t hash_glance(const char* bytes, size_t nbytes) {
-  constexpr size_t kGlances = 16;
-  constexpr size_t kGlanceBytes = 16;
-  if (nbytes <= kGlances * kGlanceBytes) {
-    return XXH3_64bits(bytes, nbytes);
-  }
-  std::array<char, kGlances * kGlanceBytes> seen;
-  for (size_t i = 0; i < kGlances; ++i) {
-    std::memcpy(seen.data() + i * kGlanceBytes, bytes + (nbytes - kGlanceBytes) * i / (kGlances - 1), kGlanceBytes);
-  }
-  return XXH3_64bits_withSeed(seen.data(), seen.size(), nbytes);
-}
-
-}  // namespace
-
-Fingerprint Fingerprint::of(const c10::Storage& storage, Coverage coverage) {
-  constexpr size_t kPieceBytes = 256;
-  const auto* bytes = static_cast<const char*>(compat::data_of(storage));
-  const size_t nbytes = bytes == nullptr ? 0 : storage.nbytes();
-  const uint64_t glance = hash_glance(bytes, nbytes);
-  switch (coverage) {
-    case Coverage::kGlance:
-      return {glance, glance, coverage};
-    case Coverage::kWide:
-      return {hash_pieces(bytes, nbytes, kWideBytes / kPieceBytes, kPieceBytes), glance, coverage};
-    case Coverage::kEveryByte:
-      return {XXH3_64bits(bytes, nbytes), glance, coverage};
-  }
-  return {};
-}
-
-bool Fingerprint::is_of(const c10::Storage& storage) const {
-  return of(storage, coverage).hash == hash;
-}
-
-bool Fingerprint::looks_like(const c10::Storage& storage) const {
-  return coverage == Coverage::kEveryByte ? is_of(storage) : of(storage, Coverage::kGlance).glance == glance;
-}
-
-uint64_t hash_elements(const at::Tensor& tensor) {
-  const Geometry geometry = Geometry::of(tensor);
-  at::Tensor dense = tensor;
-  if (!geometry.conj && !geometry.neg && !tensor.is_non_overlapping_and_dense()) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    dense = tensor.contiguous();
-  } else if (geometry.conj || geometry.neg) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    dense = tensor.resolve_conj().resolve_neg().contiguous();
-  }
-  const auto* start = static_cast<const char*>(compat::data_of(dense.storage())) +
-                      dense.storage_offset() * static_cast<int64_t>(dense.element_size());
-  return XXH3_64bits(start, static_cast<size_t>(geometry.nbytes()));
 }
 
 }  // namespace encore::tape

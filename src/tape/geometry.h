@@ -34,6 +34,9 @@ struct Geometry {
   /// True if the tensor fills a storage of `nbytes` exactly, each byte once.
   bool covers(int64_t nbytes) const;
 
+  /// The bytes of the storage from the first element to the last: the first of them, and the one past the last.
+  std::pair<int64_t, int64_t> span() const;
+
   /// True if no element of the one lies where an element of the other does. May miss some cases of that.
   bool is_apart_from(const Geometry& other) const;
 
@@ -72,30 +75,5 @@ c10::Storage new_storage(int64_t nbytes);
 
 /// A new CPU storage with the bytes of `source`.
 c10::Storage copy_storage(const c10::Storage& source);
-
-/// How much of a storage a fingerprint is of.
-enum class Coverage {
-  kGlance,     // 256 bytes
-  kWide,       // every byte of up to kWideBytes, that many of a larger one
-  kEveryByte,  // of whatever size
-};
-constexpr size_t kWideBytes = size_t{1} << 24;
-
-/// What the bytes of a storage were, by a 64-bit hash. C++ optimizers change parameters through data(), which no
-/// version counter sees; a glance does, and costs less than a microsecond.
-struct Fingerprint {
-  uint64_t hash = 0;
-  uint64_t glance = 0;  // the hash of a glance
-  Coverage coverage = Coverage::kGlance;
-
-  static Fingerprint of(const c10::Storage& storage, Coverage coverage);
-  /// As far as it reaches.
-  bool is_of(const c10::Storage& storage) const;
-  /// As far as a glance reaches, or every byte if it is of every byte.
-  bool looks_like(const c10::Storage& storage) const;
-};
-
-/// A 64-bit hash of the tensor's elements, in their order.
-uint64_t hash_elements(const at::Tensor& tensor);
 
 }  // namespace encore::tape

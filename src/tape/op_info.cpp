@@ -143,6 +143,10 @@ std::unique_ptr<OpInfo> analyse(const c10::OperatorHandle& handle) {
   info->overwrites = (aten && !info->writes.empty() && only_out && sets_bytes) || is_one_of(name, kOverwriting);
   info->factory =
       info->writes.empty() && (!reads_tensors || (aten && (ends_with(bare, "_like") || starts_with(bare, "new_"))));
+  info->is_view = aten && info->writes.empty() && !returns.empty() &&
+                  std::all_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+                    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+                  });
   read_state_writes(*info, name);
   return info;
 }

@@ -29,6 +29,7 @@ struct OpInfo {
   bool may_draw = false;         // may draw random numbers
   bool undeclared_draw = false;  // nobody vouches that its schema would say so
   bool bumps_versions = false;   // the version of what it writes goes up by one
+  bool is_view = false;          // its results are its argument's bytes, of which it reads none
   bool returns_other = false;    // gives something that is not one of the arguments that it writes
   uint64_t name_hash = 0;        // the same in every process
   std::vector<size_t> writes;    // arguments that the schema says are written

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tape/arena.h"
+#include "tape/fingerprint.h"
 #include "tape/geometry.h"
 #include "tape/op_info.h"
 #include "tape/random.h"
@@ -23,8 +24,12 @@ constexpr int32_t kNone = -1;
 
 /// What the bytes of a value were, to find out whether they still are.
 struct Evidence {
-  std::optional<uint64_t> factory_hash;    // as the factory op left them: a raw write shows
+  std::optional<Imprint> imprint;          // of what a factory left, or of unset bytes when first read: raw writes show
   std::optional<Fingerprint> fingerprint;  // of a source when it was first read
+
+  bool is_of(const c10::Storage& storage) const {
+    return (!fingerprint || fingerprint->is_of(storage)) && (!imprint || imprint->is_of(storage));
+  }
 };
 
 struct Value {

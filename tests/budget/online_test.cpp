@@ -41,6 +41,35 @@ TEST(Online, WhatManyOpsReadIsNotMadeAnewForEachOfThem) {
   EXPECT_EQ(custom_ops::runs(), 2) << "in forward, and once for all that was given up";
 }
 
+/// Autograd has the bytes of what it saved, whoever wrote there meanwhile; a factory would leave others.
+TEST(Online, WhatWasWrittenThroughAPointerAfterItWasSavedIsNotGivenUp) {
+  at::Tensor leaf = torch::linspace(0, 1, 64 * 64, torch::kDouble).view({64, 64}).requires_grad_();
+  const auto body = [&] {
+    at::Tensor x = leaf;
+    for (int i = 0; i < 8; ++i) {
+      at::Tensor mask = torch::zeros({64, 64}, torch::kDouble);
+      x = x + (x * mask + 1).sin();
+      mask.data_ptr<double>()[i] = 3;
+    }
+    x.sum().backward();
+  };
+  int64_t growth = 0;
+  {
+    const MemoryScope memory;
+    body();
+    growth = memory.peak_growth_bytes();
+  }
+  const at::Tensor plain = leaf.grad().clone();
+  leaf.mutable_grad() = at::Tensor();
+  MemoryBudget budget(live_tensor_bytes() + growth * 8 / 10);
+  {
+    const auto step = budget.step();
+    body();
+  }
+  EXPECT_TRUE(same_bits(leaf.grad(), plain));
+  EXPECT_GT(budget.report().evictions, 0);
+}
+
 /// The op that was refused is named with bytes that get past it, and what the user's own code holds is listed.
 TEST(Online, ARefusalNamesItsOpAndWhatTheUserHolds) {
   constexpr int64_t kEach = 64 * 64 * 8;

@@ -61,6 +61,51 @@ TEST_P(Kinds, BytesWrittenThroughPointersAndAccessors) {
       });
 }
 
+TEST_P(Kinds, BytesOfAFactoryWrittenBetweenReads) {
+  expect_same(
+      [] {
+        return Tensors{leaf({8, 4096})};
+      },
+      [](const Tensors& x) {
+        const at::Tensor zeros = torch::zeros({8, 4096});
+        const at::Tensor before = (x[0][0] + zeros[0]).exp();
+        zeros.data_ptr<float>()[1] = 3;  // where an op has read it, and none reads it again
+        zeros.data_ptr<float>()[5 * 4096 + 7] = 5;
+        const at::Tensor after = (x[0][5] + zeros[5]).exp();
+        const at::Tensor apart = (x[0][7] + zeros[7]).sin();
+        return Tensors{before.sin(), after.sin(), apart.exp()};
+      });
+}
+
+/// Nobody can make the first bytes again, so where they would be needed that is an error.
+TEST_P(Kinds, UnsetBytesWrittenThroughAPointerTwice) {
+  const auto step = [](const Mode& mode) {
+    torch::manual_seed(3);
+    Tensors x = {leaf({64})};
+    std::optional<Scope> scope;
+    if (mode.around) {
+      scope.emplace(*mode.around);
+    }
+    const auto twice = [](const Tensors& in) {
+      const at::Tensor empty = torch::empty({64});
+      std::fill_n(empty.data_ptr<float>(), 64, 0.5F);
+      const at::Tensor before = (in[0] + empty).exp();
+      std::fill_n(empty.data_ptr<float>(), 64, 0.75F);
+      return Tensors{before.sin(), (in[0] + empty).exp()};
+    };
+    const Tensors y = apply(mode, twice, x);
+    Outcome outcome;
+    backward_of_sum(y, x, outcome);
+    return outcome;
+  };
+  const Outcome expected = step(plain());
+  try {
+    EXPECT_EQ(difference(expected, step(GetParam())), "");
+  } catch (const ChangedError&) {
+    EXPECT_TRUE(replays());
+  }
+}
+
 TEST_P(Kinds, BufferFilledAnewBetweenReads) {
   expect_same(
       [] {
