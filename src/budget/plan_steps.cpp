@@ -64,6 +64,11 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+/// Whether the kind has come again, or is sure to: a search takes as long as many a step, and a sketch does meanwhile.
+bool is_worth_a_search(const KnownStep& step) {
+  return step.sight.count > 1 || step.sight.streak > 1;
+}
+
 plan::Plan search(const plan::Graph& graph, int64_t limit_bytes, bool minimum,
                   const std::function<void(double)>& progress) {
   plan::PlanOptions options;
@@ -103,7 +108,7 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
     step.plan = nullptr;
     return 0;
   }
-  bool searches = (is_new || step.is_sketched) && may_search(step);
+  bool searches = (is_new || (step.is_sketched && is_worth_a_search(step))) && may_search(step);
   if (!is_new && !searches) {
     return 0;
   }
@@ -127,7 +132,7 @@ double KnownSteps::prepare(KnownStep& step, int64_t limit_bytes, int64_t resting
       searches = !step.plan && may_search(step);
     }
   }
-  if (searches && (waits || step.is_sketched || !step.plan)) {
+  if (searches && (waits || (step.is_sketched && is_worth_a_search(step)) || !step.plan)) {
     order(step, std::move(graph));
     if (waits || !step.plan) {
       take_over(Background<Made>::kForever);

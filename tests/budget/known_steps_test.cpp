@@ -99,6 +99,23 @@ TEST(KnownSteps, AStepFollowsASketchWhileItsPlanIsSearchedFor) {
   }
 }
 
+TEST(KnownSteps, AKindThatCameOnceIsNotSearchedForAsLongAsASketchDoes) {
+  constexpr int64_t kLimitBytes = 20'000;
+  KnownSteps known;
+  known.rehearsed(chain_model(), {}, kLimitBytes, 0);
+  KnownStep& step = *known.latest();
+  step.planned_limit_bytes = -1;
+  step.sight = {};
+  step.sight.count = 1;
+  step.sight.streak = 1;
+  known.prepare(step, kLimitBytes, 0, /*waits=*/false);
+  ASSERT_NE(step.plan, nullptr);
+  EXPECT_FALSE(step.is_being_planned);
+  step.sight.count = 2;
+  known.prepare(step, kLimitBytes, 0, /*waits=*/false);
+  EXPECT_TRUE(step.is_being_planned);
+}
+
 /// How it comes to that: a source that was copied in one run and lost in the other. See StepModel.
 TEST(KnownSteps, OfAPathWithOtherStepsNothingThatWasKnownIsKept) {
   constexpr int64_t kLimitBytes = 20'000;
