@@ -2,7 +2,10 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
+
+#include <c10/util/flat_hash_map.h>
 
 #include "store/residency.h"
 
@@ -43,9 +46,9 @@ struct Journal {
   std::vector<Interlude> interludes;
   int64_t start_ns = 0;
   /// Storages of which nobody but autograd held the bytes any more, with the event by whose end that was so.
-  std::unordered_map<int32_t, int32_t> released;
+  ska::flat_hash_map<int32_t, int32_t> released;
   /// Storages, by the tape's numbers, whose bytes are in Account::kTracked, with the event that made them.
-  std::unordered_map<int32_t, int32_t> tracked;
+  ska::flat_hash_map<int32_t, int32_t> tracked;
   /// Values that were put into a smaller form, or could have been.
   std::unordered_map<tape::ValueId, Packing> packings;
   int64_t other_at_start = 0;

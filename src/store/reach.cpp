@@ -16,9 +16,6 @@ void Residency::op_begins() {
   if (tape_.ops().size() >= next_sweep_) {
     sweep(Sweep::kForTensorsToo);
   }
-  if (taint_from_ != kNone) {
-    taint();
-  }
   ++ops_in_flight_;
 }
 
@@ -34,6 +31,7 @@ void Residency::put_back(int32_t storage) {
 }
 
 void Residency::reads(ValueId id, const at::Tensor& tensor, bool borrowed, bool keep_constants) {
+  taint_before_use(id);
   Place& here = place(id);
   if (here.own == Where::kLost) {
     return;  // what is computed from it is kept
@@ -51,6 +49,7 @@ void Residency::reads(ValueId id, const at::Tensor& tensor, bool borrowed, bool 
 }
 
 void Residency::overwrites(const tape::PendingOp& op, ValueId id, const c10::Storage& storage) {
+  taint_before_use(id);
   const Value& value = tape_.value(id);
   if (op.info->metadata_only || place(id).own == Where::kCopied) {
     return;
@@ -80,6 +79,14 @@ void Residency::overwrites(const tape::PendingOp& op, ValueId id, const c10::Sto
 bool Residency::is_out_of_reach(const Op& op) const {
   return std::any_of(op.tensors.begin(), op.tensors.end(),
                      [&](const TensorArg& arg) { return arg.read && is_out_of_reach(arg.value); });
+}
+
+/// What is computed from here on sees for itself that something is lost. An optimizer, which loses one parameter after
+/// another, uses nothing else.
+void Residency::taint_before_use(ValueId id) {
+  if (taint_from_ != kNone && id < taint_before_ && !tape_.value(id).source) {
+    taint();
+  }
 }
 
 /// Passes on to what was computed before that something is lost. What is still there is a constant from here on, so
@@ -118,9 +125,7 @@ bool Residency::can_be_replayed(ValueId id) {
   if (is_constant(id)) {
     return false;
   }
-  if (taint_from_ != kNone) {
-    taint();
-  }
+  taint_before_use(id);
   return !place(id).tainted && (!has_loose_ || secure(id));
 }
 

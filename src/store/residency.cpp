@@ -147,6 +147,7 @@ void Residency::lose(ValueId id, bool needed) {
   if (needed) {
     const tape::OpId born = tape_.value(id).born;
     taint_from_ = taint_from_ == kNone ? born : std::min(taint_from_, born);
+    taint_before_ = static_cast<ValueId>(tape_.num_values());
   }
 }
 

@@ -209,6 +209,7 @@ class Residency {
   void lose(tape::ValueId id, bool needed);
   void wake(Holding& holding);
   void drop_unused_form(tape::ValueId id);
+  void taint_before_use(tape::ValueId id);
   void taint();
   void taint(tape::ValueId id);
   bool secure(tape::ValueId id);
@@ -235,6 +236,7 @@ class Residency {
   int64_t needed_at_ = -1;               // drop_changes_ when needed_ was found
   std::vector<bool> needed_;             // by those who hold nothing
   tape::OpId taint_from_ = tape::kNone;  // values were lost that ops from here on may have read
+  tape::ValueId taint_before_ = 0;       // and from which values before this one may have been computed
   size_t next_sweep_ = 0;                // when there are so many ops
   bool has_loose_ = false;               // constants were read that are not held
   int ops_in_flight_ = 0;
