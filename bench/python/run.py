@@ -7,12 +7,14 @@ turn. Seconds are of the processor, of all threads; peaks are exact, at the allo
 same language. The chain of ops is bench_record's, in both languages; the best of each way counts.
 """
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from server import Server  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -59,22 +61,6 @@ def print_overhead():
             worst = max(worst, above[1] - above[0])
         print(f"| {name} | {' | '.join(cells)} |")
     print(f"\nAt most {worst:.2f} us an op above the C++ host; a saved tensor at most {worst / 2:.2f}.")
-
-
-class Server:
-    """A process that answers each line with the figures of one step."""
-
-    def __init__(self, *command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def step(self, number, way):
-        self.process.stdin.write(f"{number} {way}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 class System:

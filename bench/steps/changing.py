@@ -10,8 +10,10 @@ steps: that part of the largest plain peak.
 import argparse
 import json
 import os
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from server import Server  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -29,32 +31,19 @@ WARM_UP = 10
 os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured
 
 
-class Server:
-    """A process that answers each line with the figures of one step."""
-
-    def __init__(self, workload):
-        command = [os.path.join(options.build, "bench", "bench_steps"), workload, "small" if options.small else "real"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def step(self, number, way):
-        self.process.stdin.write(f"{number} {way}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def serve(workload):
+    return Server(os.path.join(options.build, "bench", "bench_steps"), workload, "small" if options.small else "real")
 
 
 def run(workload):
-    plain = Server(workload)
+    plain = serve(workload)
     plain.step(0, "plain")  # from here on gradients and the optimizer's state rest
     plain.step(1, "plain")
     most = 0
     if options.fixed:
         most = max(step["peak_bytes"] - step["resting_bytes"]
                    for step in (plain.step(number, "plain") for number in range(options.steps)))
-    servers = {part: Server(workload) for part in FRACTIONS}
+    servers = {part: serve(workload) for part in FRACTIONS}
     for server in servers.values():
         server.step(0, "plain")
         server.step(1, "plain")

@@ -12,9 +12,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from server import Server  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -33,22 +35,6 @@ WARM_UP = 6  # a budget has its plan, from settled times, in the fourth step, an
 SIZE = "small" if options.small else "real"
 os.environ["PYTHONPATH"] = os.path.join(options.build, "python")
 os.environ["OMP_WAIT_POLICY"] = "passive"  # an idle process must not spin on the cores of the one that is measured
-
-
-class Server:
-    """A process that answers each line with the figures of one step."""
-
-    def __init__(self, *command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def step(self, number, way):
-        self.process.stdin.write(f"{number} {way}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 class System:

@@ -1,59 +1,9 @@
 // Operators of a user's library, with every kind of alias that a schema can say.
-#include <torch/library.h>
-
+#include "support/schemas.h"
 #include "support/oracle.h"
 
 namespace encore::test {
 namespace {
-
-/// Adds x to acc, which is written and read, and gives acc.
-at::Tensor& accumulate(const at::Tensor& x, at::Tensor& acc) {
-  return acc.add_(x);
-}
-/// x times the state, which is then one larger.
-at::Tensor scale(const at::Tensor& x, at::Tensor& state) {
-  at::Tensor result = x * state;
-  state.add_(1);
-  return result;
-}
-/// Both arguments change by each other.
-std::tuple<at::Tensor&, at::Tensor&> swap_add(at::Tensor& a, at::Tensor& b) {
-  const at::Tensor before = a.clone();
-  a.add_(b);
-  b.mul_(before);
-  return {a, b};
-}
-/// Writes and gives nothing.
-void bump(at::Tensor& state) {
-  state.add_(1);
-}
-/// Only the first row is set.
-at::Tensor& first_row(const at::Tensor& x, at::Tensor& out) {
-  out.select(0, 0).copy_(x.select(0, 0));
-  return out;
-}
-
-TORCH_LIBRARY(encore_schemas, m) {
-  m.def("accumulate(Tensor x, *, Tensor(a!) acc) -> Tensor(a!)");
-  m.def("scale(Tensor x, Tensor(a!) state) -> Tensor");
-  m.def("swap_add(Tensor(a!) a, Tensor(b!) b) -> (Tensor(a!), Tensor(b!))");
-  m.def("bump(Tensor(a!) state) -> ()");
-  m.def("first_row(Tensor x, *, Tensor(a!) out) -> Tensor(a!)");
-}
-TORCH_LIBRARY_IMPL(encore_schemas, CPU, m) {
-  m.impl("accumulate", accumulate);
-  m.impl("scale", scale);
-  m.impl("swap_add", swap_add);
-  m.impl("bump", bump);
-  m.impl("first_row", first_row);
-}
-
-template <class Signature>
-auto find(const char* name) {
-  return c10::Dispatcher::singleton()
-      .findSchemaOrThrow((std::string("encore_schemas::") + name).c_str(), "")
-      .typed<Signature>();
-}
 
 using Schemas = EveryMode;
 
@@ -66,7 +16,7 @@ TEST_P(Schemas, AWrittenKeywordArgumentMayBeReadToo) {
     at::Tensor acc = x[0].detach().cos();
     {
       const at::NoGradGuard no_grad;
-      find<at::Tensor&(const at::Tensor&, at::Tensor&)>("accumulate").call(x[0].detach(), acc);
+      find_schema<at::Tensor&(const at::Tensor&, at::Tensor&)>("accumulate").call(x[0].detach(), acc);
     }
     return Tensors{(x[0].exp() * acc).sin()};
   });
@@ -77,7 +27,7 @@ TEST_P(Schemas, AnOutArgumentMayBeSetInPart) {
     at::Tensor out = x[0].detach().cos();
     {
       const at::NoGradGuard no_grad;
-      find<at::Tensor&(const at::Tensor&, at::Tensor&)>("first_row").call(x[0].detach(), out);
+      find_schema<at::Tensor&(const at::Tensor&, at::Tensor&)>("first_row").call(x[0].detach(), out);
     }
     return Tensors{(x[0].exp() * out).sin()};
   });
@@ -98,7 +48,8 @@ TEST_P(Schemas, ADeclaredStateIsUpdatedBesideAResult) {
             [&](const Tensors& in) {
               at::Tensor h = in[0].exp().sin();
               for (int i = 0; i < 3; ++i) {
-                const at::Tensor s = find<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(h.detach(), state);
+                const at::Tensor s =
+                    find_schema<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(h.detach(), state);
                 h = (h * s).sin();
               }
               return Tensors{h};
@@ -115,7 +66,7 @@ TEST_P(Schemas, AStateFromInsideIsUpdatedBesideAResult) {
     at::Tensor state = x[0].detach().select(0, 1).abs();
     at::Tensor h = x[0].exp().sin();
     for (int i = 0; i < 3; ++i) {
-      const at::Tensor s = find<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(h.detach(), state);
+      const at::Tensor s = find_schema<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(h.detach(), state);
       h = (h * s).sin();
     }
     return Tensors{h * state};
@@ -128,7 +79,7 @@ TEST_P(Schemas, TwoArgumentsAreWritten) {
     at::Tensor b = x[0].detach().sin();
     for (int i = 0; i < 2; ++i) {
       const at::NoGradGuard no_grad;
-      find<std::tuple<at::Tensor&, at::Tensor&>(at::Tensor&, at::Tensor&)>("swap_add").call(a, b);
+      find_schema<std::tuple<at::Tensor&, at::Tensor&>(at::Tensor&, at::Tensor&)>("swap_add").call(a, b);
     }
     return Tensors{(x[0].exp() * a).sin() * b};
   });
@@ -140,7 +91,7 @@ TEST_P(Schemas, AStateIsWrittenAndNothingIsGiven) {
     const at::Tensor before = x[0] + state.sin();
     {
       const at::NoGradGuard no_grad;
-      find<void(at::Tensor&)>("bump").call(state);
+      find_schema<void(at::Tensor&)>("bump").call(state);
     }
     return Tensors{before.sin() * (x[0].exp() * state.clone()).sin()};
   });

@@ -7,10 +7,10 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
-#include <torch/library.h>
 #include <torch/script.h>
 
 #include "random/program.h"
+#include "support/schemas.h"
 
 namespace encore::test {
 namespace {
@@ -18,56 +18,6 @@ namespace {
 using T = at::Tensor;
 using M = Machine;
 using X = const Tensors&;
-
-at::Tensor& accumulate(const at::Tensor& x, at::Tensor& acc) {
-  return acc.add_(x);
-}
-at::Tensor scale(const at::Tensor& x, at::Tensor& state) {
-  at::Tensor result = x * state;
-  state.add_(0.25);
-  return result;
-}
-std::tuple<at::Tensor&, at::Tensor&> swap_add(at::Tensor& a, at::Tensor& b) {
-  const at::Tensor before = a.clone();
-  a.add_(b);
-  b.mul_(before);
-  return {a, b};
-}
-void bump(at::Tensor& state) {
-  state.mul_(0.5);
-  state.add_(0.1);
-}
-at::Tensor& first_row(const at::Tensor& x, at::Tensor& out) {
-  out.select(0, 0).copy_(x.select(0, 0));
-  return out;
-}
-at::Tensor maybe_view(const at::Tensor& x) {
-  return x.select(0, 0);
-}
-
-TORCH_LIBRARY(encore_random, m) {
-  m.def("accumulate(Tensor x, *, Tensor(a!) acc) -> Tensor(a!)");
-  m.def("scale(Tensor x, Tensor(a!) state) -> Tensor");
-  m.def("swap_add(Tensor(a!) a, Tensor(b!) b) -> (Tensor(a!), Tensor(b!))");
-  m.def("bump(Tensor(a!) state) -> ()");
-  m.def("first_row(Tensor x, *, Tensor(a!) out) -> Tensor(a!)");
-  m.def("maybe_view(Tensor(a) x) -> Tensor(a)");
-}
-TORCH_LIBRARY_IMPL(encore_random, CPU, m) {
-  m.impl("accumulate", accumulate);
-  m.impl("scale", scale);
-  m.impl("swap_add", swap_add);
-  m.impl("bump", bump);
-  m.impl("first_row", first_row);
-  m.impl("maybe_view", maybe_view);
-}
-
-template <class Signature>
-auto find(const char* name) {
-  return c10::Dispatcher::singleton()
-      .findSchemaOrThrow((std::string("encore_random::") + name).c_str(), "")
-      .typed<Signature>();
-}
 
 /// The matrix again and again, up to 3 MB of it.
 T large(M& m, const T& x) {
@@ -192,14 +142,14 @@ std::vector<OpKind> pure_ops() {
        [](M&, X x) -> T {
          T acc = x[0].detach().cos();
          const at::NoGradGuard no_grad;
-         find<at::Tensor&(const at::Tensor&, at::Tensor&)>("accumulate").call(x[1].detach(), acc);
+         find_schema<at::Tensor&(const at::Tensor&, at::Tensor&)>("accumulate").call(x[1].detach(), acc);
          const at::AutoGradMode grad(true);
          return x[0].sin() * acc;
        }},
       {"first row op", 2,
        [](M&, X x) -> T {
          T out = x[1].detach().cos();
-         find<at::Tensor&(const at::Tensor&, at::Tensor&)>("first_row").call(x[0].detach(), out);
+         find_schema<at::Tensor&(const at::Tensor&, at::Tensor&)>("first_row").call(x[0].detach(), out);
          return x[0].sin() * out;
        }},
       {"scale op", 2,
@@ -207,7 +157,7 @@ std::vector<OpKind> pure_ops() {
          T state = x[1].detach().abs();
          T y = x[0];
          for (int i = 0; i < 2; ++i) {
-           y = (y * find<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(y.detach(), state)).sin();
+           y = (y * find_schema<at::Tensor(const at::Tensor&, at::Tensor&)>("scale").call(y.detach(), state)).sin();
          }
          return y * state;
        }},
@@ -215,18 +165,18 @@ std::vector<OpKind> pure_ops() {
        [](M&, X x) -> T {
          T a = x[0].detach().cos();
          T b = x[1].detach().sin();
-         find<std::tuple<at::Tensor&, at::Tensor&>(at::Tensor&, at::Tensor&)>("swap_add").call(a, b);
+         find_schema<std::tuple<at::Tensor&, at::Tensor&>(at::Tensor&, at::Tensor&)>("swap_add").call(a, b);
          return (x[0] * a).sin() * b;
        }},
       {"bump op", 1,
        [](M&, X x) -> T {
          T state = x[0].detach().cos();
-         find<void(at::Tensor&)>("bump").call(state);
+         find_schema<void(at::Tensor&)>("bump").call(state);
          return x[0].sin() * state;
        }},
       {"view op", 1,
        [](M&, X x) -> T {
-         const T row = find<at::Tensor(const at::Tensor&)>("maybe_view").call(x[0].detach());
+         const T row = find_schema<at::Tensor(const at::Tensor&)>("maybe_view").call(x[0].detach());
          return x[0].sin() * row;
        }},
       {"updates inside", 2,
