@@ -196,6 +196,9 @@ void Recorder::start(const at::RecordFunction& call) {
     const std::lock_guard<RecursiveMutex> lock(tape_.mutex());
     writer_.begin(flight.pending, *info, args, watched_from);
     try {
+      for (const tape::ValueId before : flight.pending.written_before) {
+        tell_overwritten_unseen(before);
+      }
       enter_regions(flight.pending, args);
       tell(&Subscriber::op_begins, flight.pending);
     } catch (...) {

@@ -114,7 +114,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void note_nested_writes(const tape::OpInfo& info, const at::RecordFunction& call);
   void tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite> writes,
                         c10::ArrayRef<const c10::IValue> outputs);
-  void tell_overwritten_unseen(const tape::Write& write);
+  void tell_overwritten_unseen(tape::ValueId before);
   void enter_regions(const tape::PendingOp& pending, c10::ArrayRef<const c10::IValue> args);
   std::shared_ptr<Saved> save_value(tape::ValueId value, const at::Tensor& tensor, int64_t version);
   std::shared_ptr<Saved> keep_constant(tape::ValueId value, const at::Tensor& tensor, int64_t version);

@@ -75,19 +75,19 @@ void Recorder::tell_overwritten(tape::OpId id, c10::ArrayRef<tape::PendingWrite>
              output.toTensor().storage().unsafeGetStorageImpl() == storage;
     });
     if (write.unseen && !write.state && !tape_.value(write.before).source) {
-      tell_overwritten_unseen(write);
+      tell_overwritten_unseen(write.before);
     }
     tell(&Subscriber::overwritten, write.before, write.after, *pending->geometry, has_history);
   }
 }
 
 /// Tensors over the storage with a version counter that did not move: autograd reads them as they are when backward
-/// runs, so from here on they are saved as what the op made of them.
-void Recorder::tell_overwritten_unseen(const tape::Write& write) {
+/// runs, so from here on they are saved as what was made of them.
+void Recorder::tell_overwritten_unseen(tape::ValueId before) {
   const auto save_anew = [&](const at::Tensor& tensor) {
     return save_value(tape_.find(tensor), tensor, version_of(tensor));
   };
-  for (store::Holding* holding : residency_->holdings_of(write.before)) {  // they take themselves off
+  for (store::Holding* holding : residency_->holdings_of(before)) {  // they take themselves off
     holding->overwritten_unseen(save_anew);
   }
   tell(&Subscriber::overwritten_unseen);

@@ -127,7 +127,8 @@ ValueId Writer::add_changed_source(int32_t storage, const at::Tensor& tensor) {
 /// What an op reads of the bytes that a factory left, or that nobody has set, may have been written through a pointer.
 /// Where no op had read them before they are a constant, from then on as well; else what is there now comes from
 /// outside.
-ValueId Writer::look_for_raw_writes(ValueId id, const at::Tensor& tensor, const Geometry& part) {
+ValueId Writer::look_for_raw_writes(PendingOp& pending, const at::Tensor& tensor, const Geometry& part) {
+  const ValueId id = touch(tensor);
   Value& value = tape_.value(id);
   if (value.source || !(value.uninitialised || (value.evidence && value.evidence->imprint))) {
     return id;
@@ -137,6 +138,7 @@ ValueId Writer::look_for_raw_writes(ValueId id, const at::Tensor& tensor, const 
     return id;
   }
   if (imprint.has_value() && value.reads > 0) {
+    pending.written_before.push_back(id);
     return add_changed_source(value.storage, tensor);
   }
   imprint = Imprint(tensor.storage());
@@ -144,8 +146,8 @@ ValueId Writer::look_for_raw_writes(ValueId id, const at::Tensor& tensor, const 
   return id;
 }
 
-ValueId Writer::read(const at::Tensor& tensor, const Geometry& part, bool keep_constants) {
-  ValueId id = look_for_raw_writes(touch(tensor), tensor, part);
+ValueId Writer::read(PendingOp& pending, const at::Tensor& tensor, const Geometry& part, bool keep_constants) {
+  ValueId id = look_for_raw_writes(pending, tensor, part);
   const bool borrowed = is_borrowed(tape_.value(id), tensor);
   if (tape_.value(id).source && (!borrowed || keep_constants)) {
     auto then = tape_.value(id).fingerprint();
@@ -238,7 +240,7 @@ void Writer::add_tensor_arg(PendingOp& pending, const at::Tensor& tensor, size_t
   const bool keep_constants = pending.watched_from == kNone;
   entry.value = !entry.read    ? touch(tensor)
                 : info.is_view ? read_by_view(tensor, keep_constants)
-                               : read(tensor, *entry.geometry, keep_constants);
+                               : read(pending, tensor, *entry.geometry, keep_constants);
   pending.tensors.push_back(entry);
 }
 

@@ -36,8 +36,9 @@ class Writer {
   void note_arguments(tape::PendingOp& pending, const tape::OpInfo& info, c10::ArrayRef<const c10::IValue> args,
                       tape::OpId watched_from);
   tape::ValueId touch(const at::Tensor& tensor);
-  tape::ValueId look_for_raw_writes(tape::ValueId id, const at::Tensor& tensor, const tape::Geometry& part);
-  tape::ValueId read(const at::Tensor& tensor, const tape::Geometry& part, bool keep_constants);
+  tape::ValueId look_for_raw_writes(tape::PendingOp& pending, const at::Tensor& tensor, const tape::Geometry& part);
+  tape::ValueId read(tape::PendingOp& pending, const at::Tensor& tensor, const tape::Geometry& part,
+                     bool keep_constants);
   tape::ValueId read_by_view(const at::Tensor& tensor, bool keep_constants);
   tape::ValueId count_read(tape::ValueId id, const at::Tensor& tensor, bool borrowed, bool keep_constants);
   tape::ValueId add_changed_source(int32_t storage, const at::Tensor& tensor);

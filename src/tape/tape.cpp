@@ -37,6 +37,7 @@ void PendingOp::clear() {
   tensors.clear();
   lists.clear();
   writes.clear();
+  written_before.clear();
   random.reset();
 }
 

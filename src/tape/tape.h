@@ -136,6 +136,7 @@ struct PendingOp {
   c10::SmallVector<TensorArg, 8> tensors;
   c10::SmallVector<ListArg, 2> lists;
   c10::SmallVector<PendingWrite, 2> writes;
+  c10::SmallVector<ValueId, 1> written_before;  // what it reads in their place was written through a pointer
   std::shared_ptr<const RandomState> random;
   int64_t start_ns = 0;
   int64_t duration_ns = 0;

@@ -77,6 +77,21 @@ TEST_P(Kinds, BytesOfAFactoryWrittenBetweenReads) {
       });
 }
 
+/// Autograd reads the bytes that are there when backward runs, also where nobody else needs them any more.
+TEST_P(Kinds, BytesOfAFactoryWrittenAfterTheyWereSaved) {
+  expect_same(
+      [] {
+        return Tensors{leaf({8, 64})};
+      },
+      [](const Tensors& x) {
+        const at::Tensor ones = torch::ones({8, 64});
+        const at::Tensor y = x[0] * ones;
+        ones.data_ptr<float>()[3] = 5;
+        (void)(ones + 1);
+        return Tensors{y.sin()};
+      });
+}
+
 /// Nobody can make the first bytes again, so where they would be needed that is an error.
 TEST_P(Kinds, UnsetBytesWrittenThroughAPointerTwice) {
   const auto step = [](const Mode& mode) {

@@ -91,6 +91,28 @@ std::vector<OpKind> pure_ops() {
          y.data().mul_(x[1].detach().sigmoid());
          return y.sin();
        }},
+      {"pointer into a factory's", 2,
+       [](M& m, X x) -> T {
+         const T factor = m.pick(2) == 0 ? at::ones({kRows, kColumns}) : at::full_like(x[0].detach(), 0.75);
+         const T before = x[0].tanh() * factor + factor.select(0, m.pick(4));
+         factor.data_ptr<float>()[m.pick(24)] = 0.5;
+         return before * (x[1].sin() * factor).exp();
+       }},
+      {"pointer into a large factory's", 1,
+       [](M& m, X x) -> T {
+         const T factor = at::zeros({64, kRows, kColumns * 32});
+         const T before = x[0] * factor[m.pick(64)].narrow(1, 5, kColumns);
+         factor.data_ptr<float>()[m.pick(64 * 24 * 32)] = 3;
+         return (before + x[0].cos() * factor[m.pick(64)].narrow(1, 7, kColumns)).sin();
+       }},
+      {"pointer into unset bytes", 1,
+       [](M& m, X x) -> T {
+         const T factor = at::empty({kRows, kColumns});
+         std::fill_n(factor.data_ptr<float>(), factor.numel(), 0.5F);
+         const T before = x[0].sin() * factor;
+         factor.data_ptr<float>()[m.pick(24)] = 0.25;
+         return before + x[0] * factor;
+       }},
       {"set_data", 2,
        [](M&, X x) -> T {
          T y = x[0] + 1;
