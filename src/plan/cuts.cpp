@@ -140,7 +140,7 @@ CutBounds::CutBounds(const Compact& graph, const Graph& source, int64_t max_work
       }
       kept.emplace_back(flow.add(2 * i, 2 * i + 1, 0), i);
       flow.add(2 * i + 1, end, whole(graph.time[i]));
-      for (const int32_t input : graph.inputs(i)) {
+      for (const int32_t input : graph.reads(i)) {
         flow.add(2 * i + 1, 2 * input, kInfinite);
       }
     }

@@ -68,9 +68,11 @@ class Run {
     worths_.set_back(step);
   }
 
+  [[nodiscard]] Span inputs(int32_t step) const { return step == stage_ ? graph_.inputs(step) : graph_.reads(step); }
+
   // Whoever waits for a value locks it.
   void lock(int32_t reader, int32_t by) {
-    for (const int32_t input : graph_.inputs(reader)) {
+    for (const int32_t input : inputs(reader)) {
       locks_[input] += by;
     }
   }
@@ -146,13 +148,13 @@ class Run {
   // Of what sweeps under way are going to read, the value that is read last; the innermost sweep goes on first.
   int32_t needed_last(int32_t reader) {
     ++stamp_;
-    for (const int32_t input : graph_.inputs(reader)) {
+    for (const int32_t input : inputs(reader)) {
       seen_[input] = stamp_;
     }
     int32_t best = -1;
     for (auto sweep = sweeps_.rbegin(); sweep != sweeps_.rend(); ++sweep) {
       for (size_t k = sweep->at; k < sweep->steps.size(); ++k) {
-        for (const int32_t input : graph_.inputs(sweep->steps[k])) {
+        for (const int32_t input : inputs(sweep->steps[k])) {
           if (seen_[input] != stamp_) {
             seen_[input] = stamp_;
             best = may_go(input) ? input : best;
@@ -204,7 +206,7 @@ class Run {
     bring_in(step);
     worths_.tick();
     worths_.set_used(step);
-    for (const int32_t input : graph_.inputs(step)) {
+    for (const int32_t input : inputs(step)) {
       worths_.set_used(input);
     }
     return true;
@@ -215,7 +217,7 @@ class Run {
   bool gather(int32_t reader, std::vector<int32_t>* steps) {
     ++stamp_;
     const auto look = [&](int32_t step) {
-      for (const int32_t input : graph_.inputs(step)) {
+      for (const int32_t input : inputs(step)) {
         if (resident_[input] == 0 && seen_[input] != stamp_) {
           seen_[input] = stamp_;
           steps->push_back(input);
@@ -265,8 +267,8 @@ class Run {
       }
       sweeps_.pop_back();
     }
-    const Span inputs = graph_.inputs(reader);
-    return std::all_of(inputs.begin(), inputs.end(), [&](int32_t input) { return resident_[input] != 0; });
+    const Span needed = inputs(reader);
+    return std::all_of(needed.begin(), needed.end(), [&](int32_t input) { return resident_[input] != 0; });
   }
 
   const Compact& graph_;

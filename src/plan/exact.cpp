@@ -44,16 +44,19 @@ Set bit(int32_t i) {
 
 // What every search over these states needs.
 struct Space {
-  explicit Space(const Compact& g) : graph(g), reads(g.n + 1), due(g.n + 2), matters(g.n + 1) {
+  explicit Space(const Compact& g) : graph(g), inputs(g.n + 1), reads(g.n + 1), due(g.n + 2), matters(g.n + 1) {
     for (int32_t i = 0; i <= graph.n; ++i) {
       for (const int32_t input : graph.inputs(i)) {
+        inputs[i] |= bit(input);
+      }
+      for (const int32_t input : graph.reads(i)) {
         reads[i] |= bit(input);
       }
     }
     for (int32_t t = 0; t <= graph.n; ++t) {
       Set later = 0;
       for (int32_t u = t; u <= graph.n; ++u) {
-        later |= reads[u];
+        later |= inputs[u];
       }
       later &= bit(t) - 1;
       due[t] = later;
@@ -80,6 +83,9 @@ struct Space {
     }
     return time;
   }
+  [[nodiscard]] bool has_inputs(int32_t step, const State& state) const {
+    return ((step == state.done ? inputs : reads)[step] & ~state.resident) == 0;
+  }
   [[nodiscard]] int64_t bytes(Set set) const {
     int64_t sum = 0;
     for (; set != 0; set &= set - 1) {
@@ -89,7 +95,8 @@ struct Space {
   }
 
   const Compact& graph;
-  std::vector<Set> reads;    // Inputs of each step.
+  std::vector<Set> inputs;   // Of each step's first computation.
+  std::vector<Set> reads;    // Of any other.
   std::vector<Set> due;      // With t steps done: values that a first computation will read.
   std::vector<Set> matters;  // With t steps done: values that anything later may read, directly or in a recomputation.
 };
@@ -164,7 +171,7 @@ ExactAnswer exact_search(const Compact& graph, int64_t budget_bytes, int64_t max
     const int64_t used = space.bytes(resident);
     bool too_big = false;
     const auto try_compute = [&](int32_t step) {
-      if ((space.reads[step] & ~resident) != 0) {
+      if (!space.has_inputs(step, node.state)) {
         return;
       }
       if (step < done && !graph.may_recompute(step, done)) {
@@ -245,7 +252,7 @@ ExactAnswer exact_min_budget(const Compact& graph, int64_t max_states) {
     const int64_t used = space.bytes(state.resident);
     bool too_big = false;
     const auto try_compute = [&](int32_t step) {
-      if ((space.reads[step] & ~state.resident) == 0 && (step == state.done || graph.may_recompute(step, state.done))) {
+      if (space.has_inputs(step, state) && (step == state.done || graph.may_recompute(step, state.done))) {
         const int32_t now = state.done + (step == state.done ? 1 : 0);
         const Set left = now > graph.n ? 0 : (state.resident | bit(step)) & space.matters[now];
         const int64_t bytes = used + graph.bytes[step] + graph.temp[step] + graph.background[state.done];

@@ -10,7 +10,7 @@ namespace encore::plan {
 void evict(Stages* stages, int32_t t, int32_t step, Random* random) {
   const Compact& graph = stages->graph();
   std::vector<int32_t> absent;
-  for (const int32_t input : graph.inputs(step)) {
+  for (const int32_t input : graph.reads(step)) {
     const auto& events = stages->events(input);
     const int32_t k = stages->event_at(input, t);
     const bool there = k < static_cast<int32_t>(events.size()) && (events[k].stage == t || !events[k].computed);

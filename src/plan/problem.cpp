@@ -8,6 +8,7 @@ namespace encore::plan {
 
 Compact::Compact(const Graph& graph) : n(static_cast<int32_t>(graph.steps.size())) {
   in_at.push_back(0);
+  read_at.push_back(0);
   out_at.assign(n + 2, 0);
   // Holding a value until a step is reading it there.
   std::vector<std::vector<int32_t>> held(n);
@@ -16,19 +17,23 @@ Compact::Compact(const Graph& graph) : n(static_cast<int32_t>(graph.steps.size()
       held[graph.steps[i].held_until].push_back(i);
     }
   }
-  const auto add = [&](const Step& step, const std::vector<int32_t>& reads, const std::vector<int32_t>& holds) {
+  const auto sort_from = [](int32_t start, std::vector<int32_t>* steps) {
+    std::sort(steps->begin() + start, steps->end());
+    steps->erase(std::unique(steps->begin() + start, steps->end()), steps->end());
+    return static_cast<int32_t>(steps->size());
+  };
+  const auto add = [&](const Step& step, const std::vector<int32_t>& inputs, const std::vector<int32_t>& holds) {
     time.push_back(step.time);
     bytes.push_back(step.bytes);
     temp.push_back(step.temp_bytes);
     background.push_back(step.background_bytes);
     held_until.push_back(step.held_until);
     total_time += step.time;
-    const auto start = in.end() - in.begin();
-    in.insert(in.end(), reads.begin(), reads.end());
+    read.insert(read.end(), inputs.begin(), inputs.end());
+    read_at.push_back(sort_from(read_at.back(), &read));
+    in.insert(in.end(), inputs.begin(), inputs.end());
     in.insert(in.end(), holds.begin(), holds.end());
-    std::sort(in.begin() + start, in.end());
-    in.erase(std::unique(in.begin() + start, in.end()), in.end());
-    in_at.push_back(static_cast<int32_t>(in.size()));
+    in_at.push_back(sort_from(in_at.back(), &in));
   };
   for (int32_t i = 0; i < n; ++i) {
     add(graph.steps[i], graph.steps[i].inputs, held[i]);

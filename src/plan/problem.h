@@ -23,7 +23,10 @@ struct Span {
 struct Compact {
   explicit Compact(const Graph& graph);
 
+  /// Of the first computation: what is held until then is there too.
   [[nodiscard]] Span inputs(int32_t i) const { return {in.data() + in_at[i], in.data() + in_at[i + 1]}; }
+  /// Of any later computation.
+  [[nodiscard]] Span reads(int32_t i) const { return {read.data() + read_at[i], read.data() + read_at[i + 1]}; }
   [[nodiscard]] Span users(int32_t i) const { return {out.data() + out_at[i], out.data() + out_at[i + 1]}; }
 
   /// Whether the value may be computed again in stage t, that is, between the first computations of t - 1 and t.
@@ -35,7 +38,7 @@ struct Compact {
   std::vector<int64_t> temp;
   std::vector<int64_t> background;
   std::vector<int32_t> held_until;
-  std::vector<int32_t> in_at, in, out_at, out;
+  std::vector<int32_t> in_at, in, read_at, read, out_at, out;
   double total_time = 0;
 };
 

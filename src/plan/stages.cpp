@@ -95,7 +95,7 @@ void Stages::remove(int32_t t, int32_t step) {
 }
 
 void Stages::remove_useless(int32_t t, int32_t step) {
-  for (const int32_t input : graph_.inputs(step)) {
+  for (const int32_t input : graph_.reads(step)) {
     const int32_t k = event_at(input, t);
     if (k == static_cast<int32_t>(events_[input].size())) {
       continue;
@@ -153,7 +153,7 @@ void Stages::do_add(int32_t t, int32_t step) {
   auto& again = again_[t];
   again.insert(std::lower_bound(again.begin(), again.end(), step), step);
   extra_time_ += graph_.time[step];
-  for (const int32_t input : graph_.inputs(step)) {
+  for (const int32_t input : graph_.reads(step)) {
     add_use(input, t);
   }
   touch(t);
@@ -182,7 +182,7 @@ void Stages::do_remove(int32_t t, int32_t step) {
   auto& again = again_[t];
   again.erase(std::lower_bound(again.begin(), again.end(), step));
   extra_time_ -= graph_.time[step];
-  for (const int32_t input : graph_.inputs(step)) {
+  for (const int32_t input : graph_.reads(step)) {
     remove_use(input, t);
   }
   touch(t);
@@ -266,7 +266,7 @@ void Stages::evaluate(int32_t t) {
   const auto& again = again_[t];
   for (auto k = static_cast<int32_t>(again.size()); k >= 0; --k) {
     const int32_t step = k == static_cast<int32_t>(again.size()) ? t : again[k];
-    const Span inputs = graph_.inputs(step);
+    const Span inputs = step == t ? graph_.inputs(t) : graph_.reads(step);
     work_ += 8 + 4 * static_cast<int64_t>(inputs.size());
     if (mark_[step] != stamp_ && !carried_out(step, t)) {
       resident += bytes_[step];

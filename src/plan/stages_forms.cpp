@@ -68,7 +68,7 @@ void Stages::find_resting(int32_t t) {
     if (form_[step] >= 0) {
       resting_.push_back(step);
     }
-    for (const int32_t input : graph_.inputs(step)) {
+    for (const int32_t input : step == t ? graph_.inputs(t) : graph_.reads(step)) {
       if (form_[input] >= 0) {
         resting_.push_back(input);
       }
@@ -111,9 +111,10 @@ Schedule Stages::schedule() {
   for (int32_t t = 0; t <= graph_.n; ++t) {
     std::vector<int32_t> ops = again_[t];
     ops.push_back(t);
+    const auto inputs = [&](int32_t step) { return step == t ? graph_.inputs(t) : graph_.reads(step); };
     for (int32_t k = 0; k < static_cast<int32_t>(ops.size()); ++k) {
       last[ops[k]] = k;
-      for (const int32_t input : graph_.inputs(ops[k])) {
+      for (const int32_t input : inputs(ops[k])) {
         last[input] = k;
       }
     }
@@ -134,7 +135,7 @@ Schedule Stages::schedule() {
           last[step] = -1;
         }
       };
-      for (const int32_t input : graph_.inputs(ops[k])) {
+      for (const int32_t input : inputs(ops[k])) {
         drop_after(input);
       }
       drop_after(ops[k]);

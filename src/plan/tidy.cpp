@@ -81,6 +81,8 @@ class Sequence {
   }
 
  private:
+  [[nodiscard]] Span inputs(int32_t step, bool first) const { return first ? graph_.inputs(step) : graph_.reads(step); }
+
   // For each place: where the value was computed before, where it is read last, and the bytes while the step runs.
   void measure() {
     const size_t count = steps_.size();
@@ -90,7 +92,7 @@ class Sequence {
     std::vector<int32_t> stage_of(count);
     int32_t stage = 0;
     for (size_t at = 0; at < count; ++at) {
-      for (const int32_t input : graph_.inputs(steps_[at])) {
+      for (const int32_t input : inputs(steps_[at], place[steps_[at]] < 0)) {
         last_read_[static_cast<size_t>(place[input])] = static_cast<int64_t>(at);
       }
       before_[at] = place[steps_[at]];
@@ -125,7 +127,7 @@ class Sequence {
         continue;
       }
       read[step] = 0;
-      for (const int32_t input : graph_.inputs(step)) {
+      for (const int32_t input : inputs(step, before_[at] < 0)) {
         read[input] = 1;
       }
     }

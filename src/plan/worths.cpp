@@ -48,7 +48,7 @@ void Worths::set_gone(int32_t step) {
       cost_[own] += cost_[set];
     }
   };
-  for (const int32_t input : graph_.inputs(step)) {
+  for (const int32_t input : graph_.reads(step)) {
     join(input);
   }
   for (const int32_t user : graph_.users(step)) {
@@ -78,13 +78,13 @@ double Worths::around(int32_t step) {
       sum += cost_[set];
     }
   };
-  for (const int32_t input : graph_.inputs(step)) {
+  for (const int32_t input : graph_.reads(step)) {
     look(input);
   }
   for (const int32_t user : graph_.users(step)) {
     look(user);
   }
-  work_ += static_cast<int64_t>(2 * (graph_.inputs(step).size() + graph_.users(step).size()));
+  work_ += static_cast<int64_t>(2 * (graph_.reads(step).size() + graph_.users(step).size()));
   return sum;
 }
 
@@ -100,7 +100,7 @@ double Worths::time_again(int32_t step, const int32_t* next) {
   std::vector<int32_t> open{step};
   for (size_t k = 0; k < open.size() && k < kManySteps; ++k) {
     known += graph_.time[open[k]];
-    for (const int32_t input : graph_.inputs(open[k])) {
+    for (const int32_t input : graph_.reads(open[k])) {
       if (seen_[input] != stamp_ && graph_.users(input).end()[-1] < *next) {
         seen_[input] = stamp_;
         open.push_back(input);

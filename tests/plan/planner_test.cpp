@@ -105,6 +105,25 @@ TEST(Planner, PaysForTheBackgroundAndKeepsWhatIsHeld) {
   EXPECT_GE(cases, 18);
 }
 
+TEST(Planner, WhatWasHeldUntilAStepIsNotNeededToComputeThatStepAgain) {
+  Graph graph;
+  graph.steps.push_back({"held", 1, 10, 0, {}, {}, 0, 2});
+  graph.steps.push_back({"small", 1, 1, 0, {}, {}});
+  graph.steps.push_back({"value", 1, 5, 0, {1}, {}});
+  graph.steps.push_back({"big", 1, 12, 0, {}, {}});
+  graph.steps.push_back({"after", 1, 0, 0, {3}, {}});
+  graph.steps.push_back({"last", 1, 0, 0, {2}, {}, 8});
+  for (const int64_t states : {0, 100'000}) {
+    PlanOptions options = quick();
+    options.exact_states = states;
+    const Plan answer = plan(graph, 16, options);
+    expect_holds(graph, answer);
+    EXPECT_EQ(answer.time, 7);
+    EXPECT_EQ(answer.min_feasible_bytes, 16);
+    EXPECT_EQ(answer.min_feasible_proof, Proof::kExact);
+  }
+}
+
 /// Between the steps of a graph, others that make nothing: views, in-place ops, nodes that read nothing.
 Graph with_empty_steps(const Graph& graph, bench::Dice* dice) {
   Graph mixed;
