@@ -23,10 +23,11 @@ constexpr int64_t kLongestPass = 400 * kWorkUnit;
 constexpr double kHeats[] = {0.1, 1, 0.3, 0.3, 2};
 // An effort is meant for a whole plan; about so many rungs share it.
 constexpr int64_t kShared = 14;
-// Above this part of the peak they are fewer.
+// Above this part of the range they are fewer.
 constexpr double kHigh = 0.45;
 constexpr int64_t kSharedHigh = 4;
-// Rungs lie at every percent of the plain peak, or closer where the least budget leaves few of them.
+// Rungs lie at every percent of what the plain run adds to the bytes that always rest, or closer where the least budget
+// leaves few of them.
 constexpr int32_t kRungs = 100;
 // Above the least budget they begin so much closer, and each gap is so much wider than the one before.
 constexpr double kFiner = 8;
@@ -60,7 +61,16 @@ int64_t effort_of(const PlanOptions& options, int32_t n) {
   return (n <= 2000 ? 150 : 600) * kWorkUnit;
 }
 
-// So many ways to start, the best at a scout, are tried on the rungs near it. Scouts lie at these powers of the peak.
+// What is there whatever is planned.
+int64_t bytes_at_rest(const Graph& graph) {
+  int64_t rest = INT64_MAX;
+  for (const Step& step : graph.steps) {
+    rest = std::min(rest, step.background_bytes);
+  }
+  return rest;
+}
+
+// So many ways to start, the best at a scout, are tried on the rungs near it. Scouts lie at these powers.
 constexpr size_t kWays = 2;
 constexpr double kScouts = 0.75;
 constexpr size_t kGreedy = std::size(kWorths);  // The way that is none of the worths.
@@ -72,6 +82,7 @@ Ladder::Ladder(const Graph& graph, const Compact& compact, const PlanOptions& op
       compact_(compact),
       options_(options),
       peak_bytes_(baseline(graph).peak_bytes),
+      rest_bytes_(bytes_at_rest(graph)),
       effort_(effort_of(options, compact.n)),
       has_forms_(
           std::any_of(graph.steps.begin(), graph.steps.end(), [](const Step& step) { return !step.variants.empty(); })),
@@ -87,26 +98,36 @@ Ladder::Ladder(const Graph& graph, const Compact& compact, const PlanOptions& op
 // Closer where there is little between the least budget and the peak, and where one exact search prunes all below.
 void Ladder::make_rungs() {
   double count = try_exact_ && compact_.n <= kExactEverywhere ? 4 * kRungs : kRungs;
-  const auto peak = static_cast<double>(peak_bytes_);
+  const auto above = static_cast<double>(peak_bytes_ - rest_bytes_);
   const auto range = static_cast<double>(peak_bytes_ - lowest_.peak_bytes);
-  while (peak / count > 1 && range * count < peak * kRungs / 3) {
+  while (above / count > 1 && range * count < above * kRungs / 3) {
     count *= 2;
   }
   budgets_.push_back(lowest_.peak_bytes);
   // Near the least budget the time falls fast.
-  double near = static_cast<double>(lowest_.peak_bytes);
-  for (double gap = peak / count / kFiner; gap < peak / count && near + gap < peak; gap *= kWider) {
+  auto near = static_cast<double>(lowest_.peak_bytes);
+  for (double gap = above / count / kFiner; gap < above / count && near + gap < static_cast<double>(peak_bytes_);
+       gap *= kWider) {
     near += gap;
     budgets_.push_back(static_cast<int64_t>(std::floor(near)));
   }
   for (double k = 1; k < count; ++k) {
-    const auto bytes = static_cast<int64_t>(std::floor(k / count * peak));
+    const int64_t bytes = bytes_at(k / count);
     if (bytes > lowest_.peak_bytes) {
       budgets_.push_back(bytes);
     }
   }
   std::sort(budgets_.begin(), budgets_.end());
   budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
+}
+
+double Ladder::part_of(int64_t budget_bytes) const {
+  const auto above = static_cast<double>(peak_bytes_ - rest_bytes_);
+  return above > 0 ? static_cast<double>(budget_bytes - rest_bytes_) / above : 1;
+}
+
+int64_t Ladder::bytes_at(double part) const {
+  return rest_bytes_ + static_cast<int64_t>(std::floor(part * static_cast<double>(peak_bytes_ - rest_bytes_)));
 }
 
 // Where the exact search fails halfway between the least budget and the peak, it would fail rung after rung.
@@ -239,10 +260,8 @@ Schedule Ladder::schedule_of(const Found& found) const {
 // Where the exact search often fails it is tried at every twentieth of the peak only.
 bool Ladder::is_exact_rung(int64_t budget_bytes) const {
   constexpr double kParts = 20;
-  const auto peak = static_cast<double>(peak_bytes_);
-  const double k = std::round(static_cast<double>(budget_bytes) / peak * kParts);
   return compact_.n <= kExactEverywhere || budget_bytes == lowest_.peak_bytes ||
-         budget_bytes == static_cast<int64_t>(std::floor(k / kParts * peak));
+         budget_bytes == bytes_at(std::round(part_of(budget_bytes) * kParts) / kParts);
 }
 
 const Ladder::Found& Ladder::rung(int64_t budget_bytes) {
@@ -293,7 +312,7 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
     by_table = *best;
   }
   const bool far = by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
-  const bool high = static_cast<double>(budget_bytes) > kHigh * static_cast<double>(peak_bytes_);
+  const bool high = part_of(budget_bytes) > kHigh;
   int64_t left = effort_ / (high ? kSharedHigh : kShared) * (far ? more_work(compact_.n) : 1);
   while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
     left -= pass_work(by_table.passes);
@@ -308,15 +327,13 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
 
 // All ways are tried at a few budgets only.
 const std::vector<size_t>& Ladder::ways_at(int64_t budget_bytes) {
-  const double part = static_cast<double>(budget_bytes) / static_cast<double>(peak_bytes_);
-  const auto scout = static_cast<int32_t>(std::lround(std::log(part) / std::log(kScouts)));
+  const auto scout = static_cast<int32_t>(std::lround(std::log(part_of(budget_bytes)) / std::log(kScouts)));
   const auto [it, added] = ways_.emplace(scout, std::vector<size_t>());
   if (!added) {
     return it->second;
   }
-  const double bytes = std::pow(kScouts, std::max<int32_t>(scout, 0)) * static_cast<double>(peak_bytes_);
-  const double budget = std::max(std::floor(std::min(bytes, 0.95 * static_cast<double>(peak_bytes_))),
-                                 static_cast<double>(lowest_.peak_bytes));
+  const double part = std::min(0.95, std::pow(kScouts, std::max<int32_t>(scout, 0)));
+  const auto budget = static_cast<double>(std::max(bytes_at(part), lowest_.peak_bytes));
   std::vector<std::pair<double, size_t>> times;
   Stages stages(compact_, graph_, budget);
   for (size_t way = 0; way <= kGreedy; ++way) {

@@ -53,6 +53,9 @@ class Ladder {
   void search_down();
   void probe_exact();
   void make_rungs();
+  // Budgets as parts of what lies above the bytes at rest.
+  [[nodiscard]] double part_of(int64_t budget_bytes) const;
+  [[nodiscard]] int64_t bytes_at(double part) const;
   void offer(Stages* stages, const char* method, Found* best) const;
   void offer(EvictingRun run, int64_t budget_bytes, Found* best) const;
   void try_worth(size_t which, Stages* stages, Found* best) const;
@@ -70,6 +73,7 @@ class Ladder {
   const Compact& compact_;
   const PlanOptions& options_;
   int64_t peak_bytes_;
+  int64_t rest_bytes_;  // Of the background, at all steps.
   int64_t effort_;
   bool has_forms_;
   CutBounds cuts_;
