@@ -11,6 +11,7 @@
 #include "plan/evicting.h"
 #include "plan/exact.h"
 #include "plan/ladder_limits.h"
+#include "plan/online.h"
 #include "plan/search.h"
 
 namespace encore::plan {
@@ -44,6 +45,10 @@ constexpr int64_t kCutWork = 10 * kWorkUnit;
 
 int64_t eviction_work(int32_t n) {
   return 2 * kWorkUnit + 3'000 * static_cast<int64_t>(n);
+}
+
+int64_t online_work(int32_t n) {
+  return 20 * kWorkUnit + 20'000 * static_cast<int64_t>(n);
 }
 
 int64_t pass_work(uint64_t pass) {
@@ -167,7 +172,17 @@ void Ladder::try_greedy(Stages* stages, Found* best) const {
 
 void Ladder::try_worth(size_t which, Stages* stages, Found* best) const {
   int64_t work = 0;
-  EvictingRun run = run_evicting(compact_, stages->budget(), kWorths[which], eviction_work(compact_.n), &work);
+  try_run(run_evicting(compact_, stages->budget(), kWorths[which], eviction_work(compact_.n), &work), stages, best);
+}
+
+// Who evicts without a look ahead is seldom faster, and so seldom comes to an end.
+void Ladder::try_online(double most_extra_time, Stages* stages, Found* best) const {
+  int64_t work = 0;
+  const auto budget = static_cast<int64_t>(stages->budget());
+  try_run(run_online(graph_, budget, most_extra_time, online_work(compact_.n), &work), stages, best);
+}
+
+void Ladder::try_run(EvictingRun run, Stages* stages, Found* best) const {
   if (!run.done) {
     return;
   }
@@ -299,6 +314,7 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   for (const size_t way : ways_at(budget_bytes)) {
     way == kGreedy ? try_greedy(&stages, best) : try_worth(way, &stages, best);
   }
+  try_online(best->peak_bytes > 0 ? best->extra_time : lowest_.extra_time, &stages, best);
   Found by_table;
   if (best->table.again.empty()) {
     // As a table nothing fits so far.

@@ -59,6 +59,8 @@ class Ladder {
   void offer(Stages* stages, const char* method, Found* best) const;
   void offer(EvictingRun run, int64_t budget_bytes, Found* best) const;
   void try_worth(size_t which, Stages* stages, Found* best) const;
+  void try_online(double most_extra_time, Stages* stages, Found* best) const;
+  void try_run(EvictingRun run, Stages* stages, Found* best) const;
   void try_greedy(Stages* stages, Found* best) const;
   [[nodiscard]] bool is_exact_rung(int64_t budget_bytes) const;
   const Found& rung(int64_t budget_bytes);

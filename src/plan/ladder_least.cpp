@@ -53,6 +53,9 @@ void Ladder::halve_down(Stages* stages) {
         try_worth(k, stages, &found);
       }
     }
+    if (found.peak_bytes == 0 && compact_.n <= kFew) {
+      try_online(INFINITY, stages, &found);
+    }
     if (found.peak_bytes > 0) {
       lowest_ = std::move(found);
     } else {
