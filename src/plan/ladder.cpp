@@ -22,6 +22,8 @@ constexpr int64_t kFirstPass = kWorkUnit / 10;
 constexpr int64_t kGrowth = 4;
 constexpr int64_t kLongestPass = 400 * kWorkUnit;
 constexpr double kHeats[] = {0.1, 1, 0.3, 0.3, 2};
+// Where so much work for each step gained nothing, longer passes seldom do: they count as many times.
+constexpr int64_t kPatience = 15'000;
 // An effort is meant for a whole plan; about so many rungs share it.
 constexpr int64_t kShared = 14;
 // Above this part of the range they are fewer.
@@ -330,9 +332,15 @@ void Ladder::search(int64_t budget_bytes, Found* best) {
   const bool far = by_table.extra_time - bound(budget_bytes) > kFar * compact_.total_time;
   const bool high = part_of(budget_bytes) > kHigh;
   int64_t left = effort_ / (high ? kSharedHigh : kShared) * (far ? more_work(compact_.n) : 1);
+  const double start = by_table.extra_time;
+  int64_t spent = 0;
   while (!by_table.table.again.empty() && pass_work(by_table.passes) <= left) {
     left -= pass_work(by_table.passes);
+    spent += pass_work(by_table.passes);
     anneal_once(&stages, &by_table);
+    if (spent > kPatience * compact_.n && by_table.extra_time >= start) {
+      left /= kGrowth;
+    }
   }
   for (const Found* found : {&by_table, &lowest_}) {
     if (found->peak_bytes > 0 && (best->peak_bytes == 0 || found->extra_time < best->extra_time)) {
