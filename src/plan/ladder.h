@@ -1,6 +1,7 @@
 // Plans of one graph at fixed budgets, the rungs, from which a plan for any budget is taken.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -46,6 +47,14 @@ class Ladder {
   double bound(int64_t budget_bytes);
 
  private:
+  struct Rung {
+    int64_t budget_bytes = 0;
+    Found best;
+    Found by_table;                  // The start of the passes, and what they made of it.
+    int64_t work_left = 0;           // Of the passes.
+    double passes_reach = INFINITY;  // They find nothing faster.
+  };
+
   void find_least();
   void halve_down(Stages* stages);
   void press_down(Stages* stages);
@@ -63,10 +72,12 @@ class Ladder {
   void try_run(EvictingRun run, Stages* stages, Found* best) const;
   void try_greedy(Stages* stages, Found* best) const;
   [[nodiscard]] bool is_exact_rung(int64_t budget_bytes) const;
-  const Found& rung(int64_t budget_bytes);
-  void search(int64_t budget_bytes, Found* best);
+  Rung& begun(int64_t budget_bytes);
+  void start(Rung* rung);
+  void finish(Rung* rung);
+  void take_fastest(Rung* rung) const;
   [[nodiscard]] Schedule schedule_of(const Found& found) const;
-  void anneal_once(Stages* stages, Found* best) const;
+  void anneal_once(double reach, Stages* stages, Found* best) const;
   void go_on(int64_t budget_bytes);
   const Found* fastest(int64_t budget_bytes);
   const std::vector<size_t>& ways_at(int64_t budget_bytes);
@@ -85,7 +96,7 @@ class Ladder {
   int64_t least_bound_ = 0;
   std::vector<int64_t> budgets_;  // Of the rungs, rising; the first is the least.
   Found lowest_;
-  std::map<int64_t, Found> found_;
+  std::map<int64_t, Rung> found_;
   std::map<int64_t, double> bounds_;
   std::map<int32_t, std::vector<size_t>> ways_;  // The best ways to start, by scout.
 };
