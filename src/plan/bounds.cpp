@@ -48,7 +48,7 @@ int64_t least_peak_by_paths(const Compact& compact, const Graph& graph, int64_t 
   // In large graphs others than the neediest step say no more than it does.
   const bool few = compact.n <= kFew;
   const size_t count = few ? compact.n + 1 : 1;
-  const double close = few ? 1 : 1.01;
+  const double close = few ? 1 : compact.n <= 300 ? 1.001 : 1.01;
   LastPath paths(compact, graph);
   const std::vector<int32_t> targets = by_need(compact);
   for (size_t k = 0; k < count; ++k) {

@@ -58,6 +58,8 @@ class Ladder {
   void find_least();
   void halve_down(Stages* stages);
   void press_down(Stages* stages);
+  void press(Stages* stages);
+  void press_others(int64_t from_bytes, Stages* stages);
   void heat_down(Stages* stages);
   void search_down();
   void probe_exact();

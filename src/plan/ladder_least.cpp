@@ -65,24 +65,47 @@ void Ladder::halve_down(Stages* stages) {
   }
 }
 
+void Ladder::press(Stages* stages) {
+  const auto least = static_cast<double>(least_bound_);
+  if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, press_work(compact_.n)) < lowest_.peak_bytes) {
+    stages->set_budget(stages->max_peak());
+    relax(stages, start_work(compact_.n));
+    lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
+               stages->table()};
+  }
+}
+
 // Drops more and more from the table with the lowest peak, and from the plain one.
 void Ladder::press_down(Stages* stages) {
-  const auto least = static_cast<double>(least_bound_);
-  const auto press = [&] {
-    if (lowest_.peak_bytes > least_bound_ && lower_peak(stages, least, press_work(compact_.n)) < lowest_.peak_bytes) {
-      stages->set_budget(stages->max_peak());
-      relax(stages, start_work(compact_.n));
-      lowest_ = {stages->extra_time(), static_cast<int64_t>(stages->max_peak()), "local search", false, {},
-                 stages->table()};
-    }
-  };
+  const int64_t halved = lowest_.peak_bytes;
   if (!lowest_.table.again.empty()) {
     stages->load(lowest_.table);
-    press();
+    press(stages);
   }
   stages->load(Stages(compact_, graph_, 0).table());
-  press();
+  press(stages);
+  press_others(halved, stages);
   heat_down(stages);
+}
+
+// Where the bound leaves room: each weighting's run near the lowest leads elsewhere when more is dropped from it.
+void Ladder::press_others(int64_t from_bytes, Stages* stages) {
+  constexpr int32_t kMany = 300;  // Steps; above, that is dear and gains nothing.
+  constexpr double kFar = 1.2;
+  const auto is_far = [&] {
+    return static_cast<double>(lowest_.peak_bytes) > kFar * static_cast<double>(least_bound_);
+  };
+  for (size_t k = 0; k < std::size(kWorths) && compact_.n <= kMany && is_far(); ++k) {
+    Found found;
+    for (double part = 1; part < 1.2 && kWorths[k].deep && found.table.again.empty(); part += 0.04) {
+      stages->set_budget(std::floor(part * static_cast<double>(from_bytes)));
+      try_worth(k, stages, &found);
+    }
+    if (!found.table.again.empty()) {
+      stages->load(found.table);
+      press(stages);
+    }
+  }
 }
 
 // Annealing at budgets below the lowest peak, as long as that succeeds.

@@ -244,6 +244,16 @@ TEST(Planner, TheLeastKnownBudgetOfALargeGraphIsKept) {
   expect_holds(graph, plan(graph, refused.min_feasible_bytes, quick()));
 }
 
+TEST(Planner, TheLeastKnownBudgetIsNearItsBound) {
+  const auto ratio = [](const Graph& graph) {
+    const Plan refused = plan(graph, 1, quick());
+    return static_cast<double>(refused.min_feasible_bytes) / static_cast<double>(refused.min_bytes_lower_bound);
+  };
+  EXPECT_LE(ratio(bench::random_layered(250, 6, 2)), 1.51);
+  EXPECT_LE(ratio(bench::random_layered(260, 6, 20)), 1.45);
+  EXPECT_LE(ratio(bench::segnet(8)), 1.003);
+}
+
 TEST(Planner, WhatItRefusesWithCanBePlannedWith) {
   // Sizes and limits at which the exact search finishes, gives up, or does one for memory and the other for time.
   for (const int32_t length : {6, 10, 16, 25, 31}) {
