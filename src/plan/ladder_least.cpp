@@ -91,9 +91,9 @@ void Ladder::press_down(Stages* stages) {
 // Where the bound leaves room: each weighting's run near the lowest leads elsewhere when more is dropped from it.
 void Ladder::press_others(int64_t from_bytes, Stages* stages) {
   constexpr int32_t kMany = 300;  // Steps; above, that is dear and gains nothing.
-  constexpr double kFar = 1.2;
+  constexpr double kRoom = 1.2;
   const auto is_far = [&] {
-    return static_cast<double>(lowest_.peak_bytes) > kFar * static_cast<double>(least_bound_);
+    return static_cast<double>(lowest_.peak_bytes) > kRoom * static_cast<double>(least_bound_);
   };
   for (size_t k = 0; k < std::size(kWorths) && compact_.n <= kMany && is_far(); ++k) {
     Found found;
