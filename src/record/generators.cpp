@@ -7,15 +7,15 @@ namespace encore::record {
 
 GeneratorWatch::GeneratorWatch()
     : outer_(this_thread().watch),
-      handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&GeneratorWatch::on_start)
-                                             .needsInputs(true)
-                                             .scopes({at::RecordScope::FUNCTION}))) {
+      handle_(Observer::put_on(at::RecordFunctionCallback(&GeneratorWatch::on_start)
+                                   .needsInputs(true)
+                                   .scopes({at::RecordScope::FUNCTION}))) {
   this_thread().watch = this;
 }
 
 GeneratorWatch::~GeneratorWatch() {
   this_thread().watch = outer_;
-  at::removeCallback(handle_);
+  Observer::take_off(handle_);
 }
 
 std::unique_ptr<at::ObserverContext> GeneratorWatch::on_start(const at::RecordFunction& call) {

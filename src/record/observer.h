@@ -12,16 +12,21 @@ namespace encore::record {
 /// where somebody wants it, of backward nodes without: they go on where the observer of ops rests.
 class Observer {
  public:
-  void add(at::RecordFunctionCallback callback) {
+  /// As LibTorch does it. Taking off does nothing where the thread is at its end: LibTorch's own memory of what was put
+  /// on goes with the thread's variables, and objects of static storage go after those.
+  static at::CallbackHandle put_on(const at::RecordFunctionCallback& callback);
+  static void take_off(at::CallbackHandle handle);
+
+  void add(const at::RecordFunctionCallback& callback) {
     if (users_++ == 0) {
-      handle_ = at::addThreadLocalCallback(callback);
+      handle_ = put_on(callback);
     }
   }
   void remove() {
     if (users_ == 0) {
       --resting_;
     } else if (--users_ == 0) {
-      at::removeCallback(handle_);
+      take_off(handle_);
     }
   }
 
@@ -29,7 +34,7 @@ class Observer {
   int rest() {
     const int users = std::exchange(users_, 0);
     if (users > 0) {
-      at::removeCallback(handle_);
+      take_off(handle_);
     }
     resting_ += users;
     return users;
@@ -39,19 +44,19 @@ class Observer {
     const int left = std::min(users, resting_);
     resting_ -= left;
     if (left > 0 && users_ == 0) {
-      handle_ = at::addThreadLocalCallback(callback);
+      handle_ = put_on(callback);
     }
     users_ += left;
   }
 
-  void add_nodes(at::RecordFunctionCallback callback) {
+  void add_nodes(const at::RecordFunctionCallback& callback) {
     if (node_users_++ == 0) {
-      node_handle_ = at::addThreadLocalCallback(callback);
+      node_handle_ = put_on(callback);
     }
   }
   void remove_nodes() {
     if (--node_users_ == 0) {
-      at::removeCallback(node_handle_);
+      take_off(node_handle_);
     }
   }
 

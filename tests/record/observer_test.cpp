@@ -1,6 +1,8 @@
 // One callback of LibTorch's a thread, however many want it.
 #include "record/observer.h"
 
+#include <thread>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -72,6 +74,26 @@ TEST(Observer, WorksForWhoComesWhileItRests) {
   observer.resume(users, callback());
   EXPECT_EQ(told_of_an_op(), 1);
   observer.remove();
+  EXPECT_EQ(told_of_an_op(), 0);
+}
+
+/// As a scope of static storage is, which ends after the thread's own variables, and LibTorch's among them.
+TEST(Observer, MayBeTakenOffWhenItsThreadHasForgottenIt) {
+  struct Last {
+    ~Last() {
+      observer.remove();
+      observer.remove_nodes();
+    }
+    Observer observer;
+  };
+  testing::internal::CaptureStderr();
+  std::thread([] {
+    thread_local Last last;  // made before what LibTorch keeps, so it goes after that
+    last.observer.add(callback());
+    last.observer.add_nodes(callback());
+    EXPECT_EQ(told_of_an_op(), 2);
+  }).join();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(told_of_an_op(), 0);
 }
 
