@@ -3,11 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace encore::budget {
 
+namespace {
+
+// Nobody has so many rows, and four times as many can still be counted.
+constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max() / 8;
+
+}  // namespace
+
 BatchSearch::BatchSearch(int64_t low, int64_t high, int64_t limit_bytes, int64_t least_bytes)
-    : limit_bytes_(limit_bytes), largest_{low, least_bytes}, too_large_(high + 1) {}
+    : limit_bytes_(limit_bytes), largest_{low, least_bytes}, too_large_(std::min(high, kMostRows) + 1) {}
 
 std::optional<int64_t> BatchSearch::next() const {
   constexpr int64_t kTriesByLine = 8;

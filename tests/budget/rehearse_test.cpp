@@ -398,5 +398,12 @@ TEST(BatchSearch, FindsTheLargestInFewTries) {
   EXPECT_EQ(search(flat, 1000, 600, false).first, 1000);
 }
 
+TEST(BatchSearch, EndsWhereNoLargestIsInSight) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const auto [batch, tries] = search([](int64_t) { return int64_t{500}; }, kMost, 600, false);
+  EXPECT_GT(batch, kMost / 16);
+  EXPECT_LE(tries, 80);
+}
+
 }  // namespace
 }  // namespace encore::test
