@@ -256,7 +256,8 @@ std::string Evictor::text_of_held(const region::ReplayRegion& region) const {
       all_bytes += nbytes;
     }
   }
-  return all_bytes < (around_.setting.limit_bytes - live_at_start_) / kMuch ? "" : budget::text_of_held(by_op);
+  const bool is_much = all_bytes > 0 && all_bytes >= (around_.setting.limit_bytes - live_at_start_) / kMuch;
+  return is_much ? budget::text_of_held(by_op) : "";
 }
 
 }  // namespace encore::budget

@@ -114,8 +114,10 @@ std::string text_of(const Refusal& refusal) {
   if (figures.other_threads_bytes > refusal.shortage_bytes / 2) {
     message += "; other threads (a data loader's, for example) hold " + format_bytes(figures.other_threads_bytes);
   }
-  return message + "; up to here it takes " + exact_bytes(figures.least_bytes) +
-         " without a limit: raise the budget to that, or lower the batch. When the step has ended, " + refusal.put_back;
+  message += figures.least_is_known ? "; raise the budget to " + exact_bytes(figures.least_bytes)
+                                    : "; up to here it takes " + exact_bytes(figures.least_bytes) +
+                                          " without a limit: raise the budget to that";
+  return message + ", or lower the batch. When the step has ended, " + refusal.put_back;
 }
 
 }  // namespace encore::budget

@@ -70,6 +70,17 @@ TEST(Online, WhatWasWrittenThroughAPointerAfterItWasSavedIsNotGivenUp) {
   EXPECT_GT(budget.report().evictions, 0);
 }
 
+TEST(Online, ARefusalListsNothingWhereNothingIsHeld) {
+  MemoryBudget budget(live_tensor_bytes() + 1);
+  try {
+    const auto step = budget.step();
+    torch::ones({4});
+    FAIL() << "16 bytes";
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(std::string(error.what()).find("your own code holds"), std::string::npos) << error.what();
+  }
+}
+
 /// The op that was refused is named with bytes that get past it, and what the user's own code holds is listed.
 TEST(Online, ARefusalNamesItsOpAndWhatTheUserHolds) {
   constexpr int64_t kEach = 64 * 64 * 8;
