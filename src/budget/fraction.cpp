@@ -51,23 +51,28 @@ double most_seconds(Fraction::Of of, double part, const plan::Graph& graph) {
 
 bool Fraction::learn(int64_t resting, std::chrono::milliseconds patience) {
   const int64_t before = need_bytes;
+  const bool was_settled = is_settled;
+  const size_t was_unsettled = unsettled_.size();
+  const auto has_changed = [&] {
+    return need_bytes != before || is_settled != was_settled || unsettled_.size() != was_unsettled;
+  };
   need_bytes = std::max(need_bytes, std::exchange(seen_bytes, -1));
   if (const auto need = curve_.take(std::chrono::milliseconds(0))) {
     note(*need);
   }
   const auto model = std::exchange(news, nullptr);
   if (!is_learnt() || !model) {
-    return need_bytes != before;
+    return has_changed();
   }
   plan::Graph graph = model->graph_for(resting);
   Need need{model->signature(), 0, resting - model->resting_bytes, {}};
   if (of == Of::kPlain) {
     need.bytes = std::max<int64_t>(0, plan::baseline(graph).peak_bytes - overestimate_bytes - resting);
     note(need);
-    return need_bytes != before;
+    return has_changed();
   }
   if (is_looked_at(need.kind) || curve_.is_busy()) {
-    return need_bytes != before;
+    return has_changed();
   }
   const double seconds = most_seconds(of, part, graph);
   if (need_bytes < 0 && patience != Background<Need>::kForever) {  // something to begin with
@@ -85,7 +90,7 @@ bool Fraction::learn(int64_t resting, std::chrono::milliseconds patience) {
   if (const auto found = curve_.take(patience)) {
     note(*found);
   }
-  return need_bytes != before;
+  return has_changed();
 }
 
 /// Where more rests after each step, as in a loop that keeps its outputs, nothing ever settles.

@@ -33,9 +33,10 @@ struct Fraction {
   /// The whole of what a step needs can't be a ground to refuse it.
   bool refuses_nothing() const { return of == Of::kPlain && part >= 1; }
 
-  /// True if the news changed what is needed. In the first steps gradients and the optimizer's state are born, so that
-  /// what later ones need above what rests is known less well. A curve takes as long as several plans, so it is made
-  /// while training goes on: what it says comes with a later step unless it is there within `patience`.
+  /// True if the limit is another one: the news changed what is needed, or it is needed above more that rests, since a
+  /// rehearsal knew nothing of what the first step leaves. In the first steps gradients and the optimizer's state are
+  /// born, so that what later ones need above what rests is known less well. A curve takes as long as several plans, so
+  /// it is made while training goes on: what it says comes with a later step unless it is there within `patience`.
   bool learn(int64_t resting, std::chrono::milliseconds patience);
   /// A rehearsal of a step that begins with so much at rest. It settles nothing: gradients may be born in it.
   void rehearsed(const StepModel& model, int64_t resting);

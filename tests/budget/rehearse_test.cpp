@@ -236,6 +236,34 @@ TEST(Rehearse, AFractionKnowsItsBytesAfterwards) {
   EXPECT_LE(budget.report().peak_bytes, rehearsed.limit_bytes);
 }
 
+/// What the first step leaves at rest is not a part of the fraction: the limit is above it.
+TEST(Rehearse, AFractionFollowsWhatTheFirstStepLeavesAtRest) {
+  Training training(1024);
+  torch::optim::SGD optimizer(training.model->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  const auto train = [&] {
+    optimizer.zero_grad();
+    training.backward();
+    optimizer.step();
+  };
+  MemoryBudget budget = MemoryBudget::fraction(0.7);
+  budget.wait_for_plans();
+  budget.rehearse(train, {&optimizer});
+  const int64_t need = budget.limit_bytes() - live_tensor_bytes();
+  for (int i = 0; i < 4; ++i) {
+    const MemoryScope memory;
+    {
+      const auto step = budget.step();
+      train();
+    }
+    const StepReport report = budget.report();
+    EXPECT_EQ(report.mode == StepMode::kLearning, false) << i << ": " << report.note;
+    EXPECT_NEAR(static_cast<double>(report.limit_bytes - report.resting_bytes), static_cast<double>(need),
+                0.01 * static_cast<double>(need))
+        << i;
+    EXPECT_LE(memory.peak_bytes(), report.limit_bytes) << i;
+  }
+}
+
 TEST(Rehearse, AnExceptionOutOfTheStepLeavesEverythingAsItWas) {
   Training training;
   training.step();
