@@ -346,6 +346,9 @@ void MemoryBudget::Step::Impl::learn(const budget::StepFigures& figures) {
   if (budget::KnownStep* taken_for = budget->known.latest(); figures.routine && figures.left_plan && was_pressed) {
     taken_for->hides_others = true;
   }
+  if (report.refused && figures.refused_as) {
+    budget->known.expect_again(*figures.refused_as);
+  }
   if (report.failed || !journal.plannable || (journal.events.empty() && !figures.routine)) {
     return;
   }

@@ -110,6 +110,15 @@ struct MemoryBudget::Impl {
                                         : AtTheEnd::kLearnNewKinds;
   }
 
+  /// Empty if there is a plan for such steps, or nothing is known of them yet.
+  budget::StepSetting::Unplanned unplanned(const budget::KnownStep& step, int64_t limit, int64_t resting) const {
+    const bool is_learnt = !fraction.is_learnt() || fraction.is_looked_at(step.model->signature());
+    if (!is_learnt || !step.does_not_fit(limit)) {
+      return {};
+    }
+    return {step.model, step.least_bytes, budget::text_of_unplanned(step, limit, resting)};
+  }
+
   /// What is known before a step that may be as the last one was.
   double expect(budget::StepSetting& setting, int64_t limit, int64_t resting) {
     double planning_seconds = 0;
@@ -121,10 +130,12 @@ struct MemoryBudget::Impl {
       setting.first = latest->plan;
       setting.is_routine = !setting.leaves_no_trace && (!fraction.is_learnt() || fraction.is_settled) &&
                            budget::KnownSteps::is_routine(*latest);
-      if (latest->has_no_plan(limit) && latest->least_bytes > limit) {
-        setting.unplanned = {latest->model, latest->least_bytes, budget::text_of_unplanned(*latest, limit, resting)};
-      }
+      setting.unplanned = unplanned(*latest, limit, resting);
     }
+    setting.find_unplanned = [this, limit, resting](size_t index, uint64_t path) {
+      const budget::KnownStep* step = known.find_unplanned(index, path, limit);
+      return step != nullptr ? unplanned(*step, limit, resting) : budget::StepSetting::Unplanned{};
+    };
     if (known.has_plans()) {
       setting.find = [this, limit, resting](size_t index, uint64_t path) {
         return known.find_plan(index, path, limit, resting);

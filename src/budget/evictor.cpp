@@ -56,6 +56,7 @@ void Evictor::tell(StepFigures& figures) const {
   figures.evicted_bytes = evicted_bytes_;
   figures.evict_ns = evict_ns_;
   figures.limit_was_lifted = limit_was_lifted_;
+  figures.refused_as = refused_as_;
   figures.plain_peak_bytes = plain_peak_;
 }
 
@@ -170,12 +171,14 @@ void Evictor::foresee(int64_t bytes_to_come) {
   }
 }
 
-/// A fraction of what a step needs can't refuse a step of which that is not known.
+/// A fraction of what a step needs can't refuse a step of which that is not known. One that is as such steps were, and
+/// that no plan fits, would run without a limit each time.
 bool Evictor::lift_limit(bool is_locked) {
   using AtTheEnd = StepSetting::AtTheEnd;
   const AtTheEnd at_the_end = around_.setting.at_the_end;
   const bool lifts = at_the_end == AtTheEnd::kLearn ||
-                     (at_the_end == AtTheEnd::kLearnNewKinds && is_locked && !around_.follower.itinerary());
+                     (at_the_end == AtTheEnd::kLearnNewKinds && is_locked && !around_.follower.itinerary() &&
+                      (around_.writer.num_events() == 0 || !unplanned_so_far().model));
   if (lifts) {
     meter().set_limit(0, nullptr);
     limit_was_lifted_ = true;
@@ -188,6 +191,19 @@ bool Evictor::is_as_expected() const {
   const size_t events = around_.writer.num_events();
   return model && events <= model->path.size() &&
          (events == 0 || model->path[events - 1] == around_.writer.journal().signature());
+}
+
+/// The kind of step that this one may be, if no plan fits that.
+StepSetting::Unplanned Evictor::unplanned_so_far() const {
+  const StepSetting& setting = around_.setting;
+  const size_t events = around_.writer.num_events();
+  if (is_as_expected()) {
+    return setting.unplanned;
+  }
+  if (events == 0 || setting.at_the_end == StepSetting::AtTheEnd::kRefuse || !setting.find_unplanned) {
+    return {};
+  }
+  return setting.find_unplanned(events - 1, around_.writer.journal().signature());
 }
 
 /// The budget to state next, as far as is known: what plain training holds at most up to here, or will hold later.
@@ -223,10 +239,11 @@ void Evictor::refuse(const region::ReplayRegion* region, int64_t shortage, int64
     refusal.left_plan_at = around_.follower.left_at();
   }
   // As far as it came, the step is as it was last time: a plan for that one would do.
-  if (region != nullptr && is_as_expected()) {
-    figures.least_bytes = around_.setting.unplanned.least_bytes;
+  if (const auto unplanned = region != nullptr ? unplanned_so_far() : StepSetting::Unplanned{}; unplanned.model) {
+    figures.least_bytes = unplanned.least_bytes;
     figures.least_is_known = true;
-    refusal.unplanned = around_.setting.unplanned.text;
+    refusal.unplanned = unplanned.text;
+    refused_as_ = unplanned.model->signature();
   }
   refusal.to_come_bytes = to_come_bytes_;
   if (refusal.to_come_bytes > 0) {

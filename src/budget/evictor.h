@@ -43,6 +43,7 @@ class Evictor final : public run::Limiter {
   int64_t plain_bytes_now(const region::ReplayRegion& region) const;
   bool lift_limit(bool is_locked);
   bool is_as_expected() const;
+  StepSetting::Unplanned unplanned_so_far() const;
   int64_t least_to_state(const region::ReplayRegion& region, int64_t nbytes) const;
   std::string text_of_held(const region::ReplayRegion& region) const;
   /// With the tape's lock it also says which op it was, and what the step will need. Null without it.
@@ -62,6 +63,7 @@ class Evictor final : public run::Limiter {
   // After the op that runs, foreseen: what it allocates must leave that much free.
   std::atomic<int64_t> to_come_bytes_{0};
   std::atomic<bool> limit_was_lifted_{false};
+  std::optional<uint64_t> refused_as_;
   int64_t evictions_ = 0;
   int64_t evicted_bytes_ = 0;
   int64_t evict_ns_ = 0;

@@ -209,6 +209,13 @@ std::shared_ptr<const Itinerary> KnownSteps::find_plan(size_t index, uint64_t pa
   return nullptr;
 }
 
+const KnownStep* KnownSteps::find_unplanned(size_t index, uint64_t path, int64_t limit_bytes) const {
+  const auto found = std::find_if(steps_.begin(), steps_.end(), [&](const KnownStep& step) {
+    return index < step.model->path.size() && step.model->path[index] == path && step.does_not_fit(limit_bytes);
+  });
+  return found == steps_.end() ? nullptr : &*found;
+}
+
 void KnownStep::add(Itinerary itinerary) {
   plans.push_back(std::make_shared<Itinerary>(std::move(itinerary)));
   if (plans.size() <= kMostPlans) {

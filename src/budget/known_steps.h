@@ -47,6 +47,8 @@ struct KnownStep {
   bool has_no_plan(int64_t limit_bytes) const {
     return plan == nullptr && planned_limit_bytes == limit_bytes && !is_being_planned;
   }
+  /// Whether it is known to need more.
+  bool does_not_fit(int64_t limit_bytes) const { return has_no_plan(limit_bytes) && least_bytes > limit_bytes; }
 };
 
 /// Bounded: where there are more kinds than are kept, one is forgotten that has not been seen for longer than the new
@@ -66,12 +68,16 @@ class KnownSteps {
   void rehearsed(const StepModel& model, std::vector<plan::Plan> plans, int64_t limit_bytes, int64_t resting_bytes);
   /// A plan for such a graph, with the least budget for which there is one if `minimum`. None for very many steps.
   static std::optional<plan::Plan> plan_for(const plan::Graph& graph, int64_t limit_bytes, bool minimum);
-  /// The kind of step that was seen last, if it is known; or null.
+  /// A step of that kind was refused: it is expected to come again, with a larger limit.
+  void expect_again(uint64_t signature) { latest_is_known_ = bring_to_front(signature) || latest_is_known_; }
+  /// The kind of step that is expected next: the one that was seen last, if it is known; or null.
   KnownStep* latest();
   bool has_plans() const;
   /// A plan that fits the limit and whose event `index` has this path.
   std::shared_ptr<const Itinerary> find_plan(size_t index, uint64_t path, int64_t limit_bytes,
                                              int64_t resting_bytes) const;
+  /// A kind of step whose event `index` has this path, and which is known not to fit the limit; or null.
+  const KnownStep* find_unplanned(size_t index, uint64_t path, int64_t limit_bytes) const;
   /// Sees to a plan for the limit, unless there is one that is still good or it would cost too much: a sketch at once,
   /// and a better one that is made while training goes on and taken over before a later step. `waits`: the better one
   /// at once. Where there is no sketch it waits, too, since without a plan the step might be refused. Returns the

@@ -29,6 +29,8 @@ struct StepSetting {
     int64_t least_bytes = 0;  // for which a plan is known
     std::string text;         // for a refusal
   } unplanned;
+  /// Likewise of the kind of step whose event `index` has this path; empty where none is known.
+  std::function<Unplanned(size_t index, uint64_t path)> find_unplanned;
   /// The plan to follow until the step shows that it is another one; may be null.
   std::shared_ptr<const Itinerary> first;
   /// Only whether the step is as planned is looked at: it came many times in a row, and its plan asks for nothing.
@@ -46,6 +48,7 @@ struct StepFigures {
   int64_t evict_ns = 0;
   std::optional<BudgetError> refused;  // the last one out of an allocation
   size_t refused_at = 0;               // event
+  std::optional<uint64_t> refused_as;  // the signature of the kind of step that it was taken for, if no plan fits that
   bool limit_was_lifted = false;       // see StepSetting::AtTheEnd
   int64_t process_bytes = 0;           // resident, at its most when it was looked at
   int64_t plain_peak_bytes = 0;        // what plain training would have held at its most, as far as was looked at

@@ -317,6 +317,51 @@ TEST(Budget, AFractionIsOfWhatWasMeasured) {
               0.8 * static_cast<double>(growth), 0.02 * static_cast<double>(growth));
 }
 
+/// Two layers need a large part of what a plain step needs in one op: no plan fits a small fraction.
+TEST(Budget, AFractionForWhichThereIsNoPlanIsRefusedWithTheLeastThatWorks) {
+  Net large(2, 96);
+  Net small(2, 4);
+  MemoryBudget budget = MemoryBudget::fraction(0.15);
+  budget.wait_for_plans();
+  const auto train = [&](Net& net) {
+    net.forget();
+    const MemoryScope memory;
+    torch::manual_seed(9);
+    {
+      const auto step = budget.step();
+      net.loss().backward();
+    }
+    if (budget.report().limit_bytes >= 0) {
+      EXPECT_LE(memory.peak_bytes(), budget.report().limit_bytes);
+    }
+  };
+  train(large);
+  train(small);
+  EXPECT_EQ(budget.report().mode, StepMode::kOnline) << "of less than the other needs it has enough";
+  int64_t least_bytes = 0;
+  for (int i = 0; i < 4; ++i) {  // after one of its own kind, and after one of another
+    try {
+      train(large);
+    } catch (const BudgetError& error) {
+      EXPECT_TRUE(error.figures().least_is_known) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("without a limit"), std::string::npos) << error.what();
+      least_bytes = error.figures().least_bytes;
+    }
+    EXPECT_EQ(budget.report().refused, i > 0) << i << ": " << budget.report().note;
+    if (i == 2) {
+      train(small);
+    }
+  }
+  ASSERT_GT(least_bytes, budget.limit_bytes());
+  budget.set_limit(least_bytes);
+  train(large);
+  const std::vector<at::Tensor> gradients = large.gradients();
+  large.forget();
+  torch::manual_seed(9);
+  large.loss().backward();
+  EXPECT_TRUE(same(gradients, large.gradients()));
+}
+
 TEST(Budget, OptimizersInsideBackwardFreeTheirGradients) {
   Net net;
   MemoryBudget budget(int64_t{1} << 40);
