@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "budget/budget_impl.h"
 #include "budget/value_reports.h"
+#include "record/backward.h"
 #include "run/allocator.h"
 #include "run/blocks.h"
 #include "run/process.h"
@@ -262,6 +263,9 @@ void MemoryBudget::Step::Impl::end() noexcept {
   try {
     if (report.refused || rehearsing != nullptr) {
       put_back();
+    }
+    if (report.failed) {
+      record::let_go_of_failed_backward();
     }
     if (rehearsing == nullptr) {
       remember(figures);

@@ -61,6 +61,18 @@ void release_after_backward(std::function<void()> release) {
   }
 }
 
+void let_go_of_failed_backward() noexcept {
+  if (BackwardRun::current() != nullptr) {
+    return;
+  }
+  try {
+    const c10::InferenceMode no_inference(false);
+    const at::AutoGradMode grad(true);
+    at::ones({1}).requires_grad_().sum().backward();
+  } catch (const std::exception&) {  // then it is kept until the user's next one
+  }
+}
+
 void notice_backward() {
   if (void (*notice)() = g_notice.load()) {
     notice();

@@ -42,6 +42,10 @@ class ENCORE_API BackwardRun {
 /// Calls `release` when the backward that runs on this thread ends. Without one, nothing is called.
 void release_after_backward(std::function<void()> release);
 
+/// LibTorch keeps what is left of a backward that threw, gradients and all, until the thread runs the next one: runs
+/// one, unless the thread is inside another.
+void let_go_of_failed_backward() noexcept;
+
 /// A node of a backward runs on this thread, or asks for a tensor: if the thread knows of no backward, its host is
 /// asked to look for one.
 void notice_backward();

@@ -6,6 +6,40 @@
 namespace encore::test {
 namespace {
 
+/// LibTorch keeps what waits in the queue of a backward that threw.
+TEST(RefusedBackward, LeavesNoMemoryBehind) {
+  torch::manual_seed(3);
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 9; ++i) {
+    weights.push_back(torch::randn({64, 64}).mul_(.1).requires_grad_());
+  }
+  const at::Tensor input = torch::randn({1024, 64});
+  const auto train = [&] {
+    at::Tensor h = input;
+    for (int i = 0; i < 8; ++i) {
+      h = h.mm(weights[static_cast<size_t>(i)]).tanh();
+    }
+    const at::Tensor wide = h.repeat({1, 6});
+    (h.mm(weights[8]).pow(2).mean() + (wide.sin() * wide).mean()).backward();
+  };
+  const int64_t resting = live_tensor_bytes();
+  int refused = 0;
+  for (int64_t bytes = 2'000'000; bytes < 8'000'000; bytes += 250'000) {
+    MemoryBudget budget(resting + bytes);
+    try {
+      const auto step = budget.step();
+      train();
+    } catch (const BudgetError& error) {
+      refused += error.figures().op.find("Backward") != std::string::npos ? 1 : 0;
+    }
+    for (at::Tensor& weight : weights) {
+      weight.mutable_grad() = at::Tensor();
+    }
+    EXPECT_EQ(live_tensor_bytes(), resting) << bytes;
+  }
+  EXPECT_GT(refused, 0);
+}
+
 /// A net whose every layer runs an operator of the user's, trained in two halves of a step.
 struct Stumbling : ::testing::Test {
   at::Tensor loss() const {
