@@ -2,6 +2,7 @@
 #include <encore/bytes.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,16 +17,16 @@ namespace {
 
 struct Unit {
   std::string_view name;
-  double bytes;
+  int64_t bytes;
 };
 
-constexpr double kKi = 1024.0;
+constexpr int64_t kKi = 1024;
 constexpr std::array<Unit, 10> kUnits = {{{"", 1},
                                           {"B", 1},
-                                          {"kB", 1e3},
-                                          {"MB", 1e6},
-                                          {"GB", 1e9},
-                                          {"TB", 1e12},
+                                          {"kB", 1'000},
+                                          {"MB", 1'000'000},
+                                          {"GB", 1'000'000'000},
+                                          {"TB", 1'000'000'000'000},
                                           {"KiB", kKi},
                                           {"MiB", kKi* kKi},
                                           {"GiB", kKi* kKi* kKi},
@@ -52,14 +53,21 @@ int64_t parse_bytes(std::string_view text) {
   if (*end != '\0') {
     return refuse("is not a byte count");
   }
+  int64_t whole = 0;  // a double does not know each of the large ones
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), whole);
+  const bool is_whole = read.ec == std::errc() && read.ptr == number.data() + number.size();
   std::string_view unit = text.substr(digits);
   while (!unit.empty() && unit.front() == ' ') {
     unit.remove_prefix(1);
   }
   for (const Unit& known : kUnits) {
     if (unit == known.name) {
-      const double bytes = std::floor(count * known.bytes);
-      if (bytes >= static_cast<double>(std::numeric_limits<int64_t>::max())) {
+      constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+      if (is_whole && whole <= kMost / known.bytes) {
+        return whole * known.bytes;
+      }
+      const double bytes = std::floor(count * static_cast<double>(known.bytes));
+      if (is_whole || bytes >= static_cast<double>(kMost)) {
         return refuse("is more than 64 bits can count");
       }
       return static_cast<int64_t>(bytes);

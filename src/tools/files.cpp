@@ -1,6 +1,7 @@
 // Reads and writes whole files.
 #include "tools/files.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -11,6 +12,9 @@ namespace encore::tools {
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
+  if (std::filesystem::is_directory(path)) {
+    throw InvalidArgument(path + ": is a folder");
+  }
   if (!file || !(text << file.rdbuf())) {
     // An empty file also fails to stream; it is left to the reader, which says what is wrong with it.
     if (!file.is_open() || file.bad()) {

@@ -190,7 +190,10 @@ void add_plan_commands(CLI::App* app, int* exit_code) {
   const auto search_options = [&](CLI::App* sub) {
     sub->add_option("--effort", options->plan.effort, "Work of the search, millions of operations; -1: by size");
     sub->add_option("--seconds", options->plan.seconds, "Graphs: go on searching for so long")
-        ->check(CLI::Range(0.0, 1e9));
+        ->check(CLI::Range(0.0, 1e9))
+        ->check([](const std::string& text) -> std::string {  // nan is neither above nor below
+          return text.find_first_of("nN") == std::string::npos ? "" : text + " is not a number";
+        });
     sub->add_option("--exact-states", options->plan.exact_states,
                     "States of the exact search of small graphs; 0: none");
     sub->add_flag("--exact", options->plan.exact, "Chains: exact to the byte, at whatever cost");

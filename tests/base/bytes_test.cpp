@@ -15,10 +15,14 @@ TEST(Bytes, ParsesDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_bytes("512MiB"), int64_t{512} << 20);
   EXPECT_EQ(parse_bytes("2 GB"), 2'000'000'000);
   EXPECT_EQ(parse_bytes("1.5KiB"), 1536);
+  EXPECT_EQ(parse_bytes("9223372036854775807"), INT64_MAX);
+  EXPECT_EQ(parse_bytes("9007199254740993"), (int64_t{1} << 53) + 1);
+  EXPECT_EQ(parse_bytes("8388607TiB"), int64_t{8388607} << 40);
 }
 
 TEST(Bytes, RefusesAnythingElseByName) {
-  for (const char* text : {"", "12 parrots", "-1", "MiB", "1..5MB", "1e3", "99999999TiB", "5 mb", "80%", "nan", " 5"}) {
+  for (const char* text : {"", "12 parrots", "-1", "MiB", "1..5MB", "1e3", "99999999TiB", "9223372036854775808",
+                           "8388608TiB", "5 mb", "80%", "nan", " 5"}) {
     try {
       parse_bytes(text);
       FAIL() << "accepted '" << text << "'";

@@ -113,7 +113,7 @@ class Command(unittest.TestCase):
                 done = self.run_encore(*command, code=1)
                 for word in [bad] + words:
                     self.assertIn(word, done.stderr)
-        self.run_encore("plan", self.folder.name, "--budget", "1", code=1)
+        self.assertIn("is a folder", self.run_encore("plan", self.folder.name, "--budget", "1", code=1).stderr)
         unwritable = os.path.join(self.folder.name, "none", "s.json")
         self.assertIn(unwritable, self.run_encore("plan", self.graph, "-b", "90%", "-o", unwritable, code=1).stderr)
 
@@ -163,6 +163,7 @@ class Command(unittest.TestCase):
 
     def test_wrong_command_lines(self):
         for arguments in ([], ["paint"], ["plan"], ["plan", self.graph], ["curve", self.graph, "--points", "0"],
+                          ["plan", self.graph, "-b", "80%", "--seconds", "nan"],
                           ["report"], ["report", self.graph], ["report", "-o", "x"], ["trace", self.graph, "-o"]):
             self.assertNotEqual(self.run_encore(*arguments, code=2).stderr, "")
 
