@@ -84,7 +84,9 @@ TEST(Rehearse, AUsersProgram) {
   Training training;
   MemoryBudget budget("1GiB");
   const Rehearsed rehearsed = budget.rehearse([&] { training.step(); }, {&training.optimizer});
-  budget.set_limit(std::max(rehearsed.first.least_bytes, rehearsed.later.least_bytes));
+  // Where zero_grad() fills with zeros the second step is of another kind, and online: it needs a little more than a plan.
+  const int64_t least_bytes = std::max(rehearsed.first.least_bytes, rehearsed.later.least_bytes);
+  budget.set_limit(least_bytes + least_bytes / 10);
   for (int i = 0; i < 3; ++i) {
     {
       const auto step = budget.step();
