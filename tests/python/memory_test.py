@@ -150,7 +150,7 @@ class Honest(Case):
                     pass
         finally:
             signal.signal(signal.SIGALRM, previous)
-        self.assertGreater(interrupted, 300)
+        self.assertGreater(interrupted, 100)  # how many come before its end depends on the machine
         run()
         self.assertEqual((budget.report().failed, encore.BlockReuse.held_bytes()), (False, 0))
 

@@ -177,8 +177,8 @@ class Command(unittest.TestCase):
 
     def test_progress_only_on_a_terminal_and_only_after_a_second(self):
         # A long curve: on a terminal it says how far it is, in a pipe it is silent.
-        command = [ENCORE, "curve", self.write("large.json", json.dumps(joint_graph(150))), "--points", "12",
-                   "--effort", "60"]
+        command = [ENCORE, "curve", self.write("large.json", json.dumps(joint_graph(400))), "--points", "24",
+                   "--effort", "300"]
         self.assertEqual(subprocess.run(command, capture_output=True, text=True).stderr, "")
         parent, child = pty.openpty()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=child)
